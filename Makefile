@@ -1,0 +1,72 @@
+# Hoot's commands. GNU make and a Python 3.11 or newer with its venv module are all they need: no Java, no root.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Interpreters to try in turn for the virtual environment; `make venv PYTHON=/path/to/python` names one.
+PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+TEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?= live --size 100 --messages 1000000 --json
+
+.PHONY: help venv check format test nightly demo bench build clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
+		printf '  make %-9s %s\n' "$$name" "$$text"; done
+
+venv: $(STAMP) ## make .venv with everything in it (once; again when pyproject.toml changes)
+
+$(STAMP): pyproject.toml
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		chosen=; \
+		for python in $(PYTHON); do \
+			if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+			then chosen="$$python"; break; fi; \
+		done; \
+		if [ -z "$$chosen" ]; then \
+			echo "make: Hoot needs Python 3.11 or newer with its venv module; tried: $(PYTHON)." >&2; \
+			echo "make: name one with 'make venv PYTHON=/path/to/python3.11'" \
+				"(on Debian and Ubuntu the venv module is the package python3-venv)." >&2; \
+			exit 1; \
+		fi; \
+		echo "Making $(VENV) with $$("$$chosen" --version)"; \
+		"$$chosen" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing Hoot and its tools into $(VENV) (PySpark is some 460 MB, downloaded once)"
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+check: $(STAMP) ## lint, format, types, layers, duplicates
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tests/tools/duplicates.py delivery subscriber
+
+format: $(STAMP) ## apply the formatter and the linter's safe fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: $(STAMP) ## every test but the nightly ones (TEST_ARGS="-k window")
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+nightly: $(STAMP) ## the long runs: many seeds, random kills
+	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
+
+demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
+	$(BIN)/hoot demo $(DEMO_ARGS)
+
+bench: $(STAMP) ## measure (BENCH_ARGS="latency --rate 1000 --json")
+	$(BIN)/hoot bench $(BENCH_ARGS)
+
+build: $(STAMP) ## source archive and wheel in dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean: ## remove what was built and cached, but not .venv
+	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find delivery subscriber tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,122 @@
+"""The CheckpointKeeper: gathers the positions of all workers and writes them to ZooKeeper, many in one `multi`.
+
+Each write checks the version of the partition's owner record: a host that lost the partition cannot move a checkpoint,
+whatever it believes. Positions that could not be written stay due; the newest of a worker replaces the older.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import trio
+
+from delivery.config import HostConfig
+from delivery.errors import BadVersion, Fenced, HootError, UnknownSubscription
+from delivery.metastore.records import Checkpoint
+
+log = logging.getLogger(__name__)
+
+
+class CheckpointKey(msgspec.Struct, frozen=True):
+    """Whose position it is."""
+
+    queue: str
+    subscription: str
+    partition: int
+
+
+class Update(msgspec.Struct, frozen=True):
+    """One checkpoint to write, valid only while the partition record has `partition_version`."""
+
+    key: CheckpointKey
+    checkpoint: Checkpoint
+    partition_version: int
+
+
+class Checkpoints(Protocol):
+    """Where checkpoints are kept; blocking."""
+
+    def save_checkpoints(self, updates: Sequence[Update]) -> list[HootError | None]:
+        """Write them together, or one by one when one of them fails; answers each."""
+
+
+class CheckpointKeeper:
+    """Coalesces checkpoints by count or time. `run` owns the writing task; `flush` writes what is due at once."""
+
+    def __init__(self, store: Checkpoints, config: HostConfig, on_fenced: Callable[[str, int], None]) -> None:
+        """`on_fenced(queue, partition)` is told when ZooKeeper says that another host owns the partition."""
+        self._store, self._config, self._on_fenced = store, config, on_fenced
+        self._due: dict[CheckpointKey, Update] = {}
+        self._wake = trio.Event()
+        self._full = trio.Event()
+        self._writing = trio.Lock()
+
+    @property
+    def due(self) -> int:
+        """Positions not yet in ZooKeeper."""
+        return len(self._due)
+
+    def note(self, update: Update) -> None:
+        """A worker's position moved. Costs a dictionary entry."""
+        self._due[update.key] = update
+        self._wake.set()
+        if len(self._due) >= self._config.checkpoint_batch:
+            self._full.set()
+
+    def forget(self, queue: str, subscription: str) -> None:
+        """Drop what is due for a subscription that was deleted."""
+        for key in [key for key in self._due if (key.queue, key.subscription) == (queue, subscription)]:
+            del self._due[key]
+
+    async def run(self) -> None:
+        """Write what is due, every `checkpoint_interval_seconds` or `checkpoint_batch` positions, until cancelled."""
+        while True:
+            await self._wake.wait()
+            with trio.move_on_after(self._config.checkpoint_interval_seconds):
+                await self._full.wait()
+            if not await self.flush():
+                await trio.sleep(self._config.reconnect_delay_max_seconds)
+
+    async def flush(self) -> bool:
+        """Write everything that is due now. False when ZooKeeper could not take it; it stays due."""
+        async with self._writing:
+            due, self._due = self._due, {}
+            self._wake, self._full = trio.Event(), trio.Event()
+            updates = list(due.values())
+            kept = True
+            for start in range(0, len(updates), self._config.checkpoint_batch):
+                group = updates[start : start + self._config.checkpoint_batch]
+                kept = await self._write(group) and kept
+            return kept
+
+    async def _write(self, group: list[Update]) -> bool:
+        try:
+            errors = await trio.to_thread.run_sync(self._store.save_checkpoints, group)
+        except HootError as error:
+            errors = [error] * len(group)
+        except BaseException:
+            self._keep(group)
+            raise
+        failed = [(update, error) for update, error in zip(group, errors, strict=True) if error is not None]
+        for update, error in failed:
+            self._settle(update, error)
+        return not any(error.retryable and not isinstance(error, BadVersion | Fenced) for _, error in failed)
+
+    def _settle(self, update: Update, error: HootError) -> None:
+        key = update.key
+        if isinstance(error, BadVersion | Fenced):
+            self._on_fenced(key.queue, key.partition)
+        elif isinstance(error, UnknownSubscription):
+            log.debug("checkpoint of %s on %s/%d dropped: unsubscribed", key.subscription, key.queue, key.partition)
+        elif error.retryable:
+            self._keep([update])
+        else:
+            log.error("checkpoint of %s on %s/%d: %s", key.subscription, key.queue, key.partition, error)
+
+    def _keep(self, updates: list[Update]) -> None:
+        for update in updates:
+            self._due.setdefault(update.key, update)
+        self._wake.set()

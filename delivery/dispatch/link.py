@@ -1,0 +1,117 @@
+"""The Link: a host's connection to one attached listener, shared by all workers of the subscription.
+
+Before anything is sent the listener must answer `hello` with the token of its registration: a port that another
+program took over gets no message. A broken connection is opened again with growing pauses, for as long as the listener
+stays registered.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+import trio
+
+from delivery.config import HostConfig
+from delivery.dispatch.plain import PlainTarget
+from delivery.dispatch.sender import Answer, Stream, Target
+from delivery.errors import HootError, SubscriberUnreachable
+from delivery.metastore.records import ListenerRecord
+from delivery.rpc.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+class PackedTarget:
+    """Pushes record batches as they are, many before the first answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def push(
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
+    ) -> None:
+        """Send one push; raises HootError when the connection is broken."""
+        await self._connection.push(
+            stream.queue, stream.subscription, stream.partition, stream.epoch, run, after, data, on_answer
+        )
+
+
+class Link:
+    """Owns the connection while `run` runs; workers wait for it in `target`."""
+
+    def __init__(self, queue: str, subscription: str, listener: ListenerRecord, config: HostConfig) -> None:
+        self._queue, self._subscription, self._listener, self._config = queue, subscription, listener, config
+        self._target: Target | None = None
+        self._connected = trio.Event()
+        self._reachable = True
+
+    @property
+    def connected(self) -> bool:
+        """Whether pushes can go out now."""
+        return self._target is not None
+
+    async def target(self) -> Target:
+        """The proven connection; waits until there is one."""
+        while self._target is None:
+            await self._connected.wait()
+        return self._target
+
+    async def run(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        pause = self._config.reconnect_delay_seconds
+        while True:
+            try:
+                if await self._serve_one():
+                    pause = self._config.reconnect_delay_seconds
+            except HootError as error:
+                self._note_unreachable(error)
+            await trio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, self._config.reconnect_delay_max_seconds)
+
+    async def _serve_one(self) -> bool:
+        """One connection, from hello until it breaks. True when it was good for anything."""
+        connection = await Connection.open(self._listener.address, self._listener.port)
+        try:
+            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+                nursery.start_soon(self._receive, connection, nursery.cancel_scope)
+                await self._say_hello(connection)
+                self._up(connection)
+            return True
+        finally:
+            self._target, self._connected = None, trio.Event()
+            with trio.CancelScope(shield=True):
+                await connection.aclose()
+
+    async def _receive(self, connection: Connection, whole: trio.CancelScope) -> None:
+        try:
+            await connection.run()
+        except HootError as error:
+            self._note_unreachable(error)
+        whole.cancel()
+
+    async def _say_hello(self, connection: Connection) -> None:
+        listener = self._listener
+        kind = "Listener" if listener.protocol == "packed" else "PlainListener"
+        with trio.move_on_after(self._config.push_deadline_seconds):
+            token = await connection.call(kind, "hello", self._queue, self._subscription)
+            if token == listener.token:
+                return
+            raise SubscriberUnreachable(
+                f"what listens at {listener.address}:{listener.port} is not the listener of {self._subscription!r}"
+            )
+        raise SubscriberUnreachable(f"the listener at {listener.address}:{listener.port} does not answer")
+
+    def _up(self, connection: Connection) -> None:
+        packed = self._listener.protocol == "packed"
+        self._target = PackedTarget(connection) if packed else PlainTarget(connection)
+        self._connected.set()
+        if not self._reachable:
+            log.info("subscription %s on %s: its listener is back", self._subscription, self._queue)
+        self._reachable = True
+
+    def _note_unreachable(self, error: HootError) -> None:
+        if self._reachable:
+            log.warning("subscription %s on %s waits for its listener: %s", self._subscription, self._queue, error)
+        self._reachable = False

@@ -1,0 +1,147 @@
+"""The MessageSender: pushes buffered pieces to the listener and takes its answers (seed 004, section 3.5.3).
+
+It works in runs (see `window`). A run ends with one of the `Ending`s; what follows is the worker's business.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import trio
+
+from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.window import Sent, Window
+from delivery.errors import HootError, ProtocolError
+
+log = logging.getLogger(__name__)
+
+STATUS_OK, STATUS_FAILED, STATUS_SKIPPED, STATUS_STALE, STATUS_UNKNOWN = range(5)
+"""The status codes of idl/subscriber.thrift."""
+
+
+class Ending(enum.Enum):
+    """Why a run ended."""
+
+    BROKEN = "the connection broke"
+    FAILED = "a listener failed"
+    REFUSED = "the listener does not know the subscription or has seen a newer owner"
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """What all pushes of one worker have in common."""
+
+    queue: str
+    subscription: str
+    partition: int
+    epoch: int
+
+
+class Answer(Protocol):
+    """A PushReply of idl/subscriber.thrift."""
+
+    status: int
+    position: int
+    error: str | None
+
+
+class Target(Protocol):
+    """A connection to a listener that proved to be the right one."""
+
+    async def push(
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
+    ) -> None:
+        """Send one push, whole or not at all; `on_answer` is called once, later, on the trio thread.
+
+        Raises HootError when the connection is broken.
+        """
+
+
+class Counters(Protocol):
+    """Where deliveries are counted."""
+
+    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None:
+        """A push went out."""
+
+    def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
+        """A push was acknowledged."""
+
+    def failed(self, queue: str, subscription: str) -> None:
+        """A listener failed."""
+
+
+class MessageSender:
+    """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position."""
+
+    def __init__(
+        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]
+    ) -> None:
+        self._stream, self._window, self._counters = stream, window, counters
+        self._on_position = on_position
+        self._changed = trio.lowlevel.ParkingLot()
+        self._end: Callable[[Ending], None] = lambda _: None
+
+    async def run(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
+        """Send what comes into `buffer` until cancelled; `end` is called, once, when the run is over."""
+        self._end = end
+        while True:
+            piece = await buffer.take()
+            while not self._window.has_room(piece.messages, len(piece.data)):
+                await self._changed.park()
+            await self._send(piece, target)
+
+    async def drained(self) -> None:
+        """Return when nothing is out any more."""
+        while not self._window.empty:
+            await self._changed.park()
+
+    async def _send(self, piece: Piece, target: Target) -> None:
+        window = self._window
+        sent = window.admit(piece.last_id, piece.messages, len(piece.data))
+        if not piece.data:
+            self._finish(sent)
+            return
+        self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
+        try:
+            await target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent))
+        except HootError:
+            self._finish_run(Ending.BROKEN)
+
+    def _answered(self, sent: Sent, answer: Answer | HootError) -> None:
+        if sent.run != self._window.run:
+            return
+        if isinstance(answer, HootError):
+            self._finish_run(Ending.BROKEN)
+        elif answer.status == STATUS_OK:
+            self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
+            self._finish(sent)
+        elif answer.status == STATUS_FAILED:
+            self._failed(sent, answer)
+        else:
+            self._finish_run(Ending.FAILED if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+
+    def _finish(self, sent: Sent) -> None:
+        if self._window.finish(sent):
+            self._on_position(self._window.position)
+        self._changed.unpark_all()
+
+    def _failed(self, sent: Sent, answer: Answer) -> None:
+        stream = self._stream
+        self._counters.failed(stream.queue, stream.subscription)
+        log.warning("%s/%s: subscription %s failed behind id %d: %s", stream.queue, stream.partition,
+                    stream.subscription, answer.position, (answer.error or "")[:300])  # fmt: skip
+        try:
+            if self._window.fail(sent, answer.position):
+                self._on_position(self._window.position)
+        except ProtocolError as error:
+            log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
+        self._finish_run(Ending.FAILED)
+
+    def _finish_run(self, ending: Ending) -> None:
+        end, self._end = self._end, lambda _: None
+        self._changed.unpark_all()
+        end(ending)

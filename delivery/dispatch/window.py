@@ -1,0 +1,107 @@
+"""The unacknowledged pushes of one partition of one subscription, and the position behind which all is acknowledged.
+
+Pure: no clock, no I/O. The position is what a checkpoint may say: it never passes an id whose push was not
+acknowledged, it never goes back, and acknowledgements in any order move it only over a contiguous prefix.
+
+Pushes belong to a *run*. A failure or a broken connection ends the run: everything outstanding is forgotten, the next
+run begins behind the position, and a reply that still arrives for an old run changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from delivery.errors import ProtocolError
+
+
+class Sent(msgspec.Struct, gc=False):
+    """One push that is out: it covers the ids above `after` up to `last_id`."""
+
+    run: int
+    after: int
+    last_id: int
+    messages: int
+    bytes: int
+    done: bool = False
+
+
+class Window:
+    """Admits pushes while there is room, takes their outcomes, and tells the position."""
+
+    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sent", "position", "run")
+
+    def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
+        """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
+
+        `first_run` must be higher than any run that the same listener saw from this epoch.
+        """
+        self.position = position
+        self.run = first_run
+        self._messages_max, self._bytes_max = messages_max, bytes_max
+        self._messages = self._bytes = 0
+        self._sent: deque[Sent] = deque()
+
+    def __repr__(self) -> str:
+        return f"<Window run {self.run}, position {self.position}, {self._messages} messages unacknowledged>"
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that are out without an answer."""
+        return self._messages
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is out."""
+        return not self._sent
+
+    def has_room(self, messages: int, size: int) -> bool:
+        """Whether a push of that many messages and bytes may go out now. One push always may."""
+        if not self._sent:
+            return True
+        return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
+
+    def admit(self, last_id: int, messages: int, size: int) -> Sent:
+        """Note a push that covers everything from the last one up to `last_id`."""
+        after = self._sent[-1].last_id if self._sent else self.position
+        assert last_id > after, "a push must go beyond the one before it"
+        sent = Sent(self.run, after, last_id, messages, size)
+        self._sent.append(sent)
+        self._messages += messages
+        self._bytes += size
+        return sent
+
+    def finish(self, sent: Sent) -> bool:
+        """The push was acknowledged (or filtered to nothing). True when the position moved."""
+        if sent.run != self.run or sent.done:
+            return False
+        sent.done = True
+        self._messages -= sent.messages
+        self._bytes -= sent.bytes
+        before = self.position
+        while self._sent and self._sent[0].done:
+            self.position = self._sent.popleft().last_id
+        return self.position > before
+
+    def fail(self, sent: Sent, handled: int) -> bool:
+        """A listener failed behind `handled`, an id within the push; it ends the run. True when the position moved.
+
+        Raises ProtocolError when `handled` lies outside the push; the run is over all the same.
+        """
+        if sent.run != self.run:
+            return False
+        first = bool(self._sent) and self._sent[0] is sent
+        self.rewind()
+        if not sent.after <= handled < sent.last_id:
+            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.after}…{sent.last_id}")
+        if not first or handled <= self.position:
+            return False
+        self.position = handled
+        return True
+
+    def rewind(self) -> None:
+        """Forget what is out and begin a new run behind the position."""
+        self.run += 1
+        self._sent.clear()
+        self._messages = self._bytes = 0

@@ -1,0 +1,89 @@
+"""The SubscriptionWorker: one partition of one subscription, from its checkpoint on, for as long as it is told to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set as AbstractSet
+from typing import Protocol
+
+import trio
+
+from delivery.config import HostConfig
+from delivery.dispatch.buffer import Buffer
+from delivery.dispatch.scanner import MessageScanner, Source
+from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
+from delivery.dispatch.window import Window
+
+
+class Link(Protocol):
+    """The way to the attached listener, shared by the workers of a subscription."""
+
+    async def target(self) -> Target:
+        """The connection, once there is one."""
+
+
+class SubscriptionWorker:
+    """MessageScanner → buffer → MessageSender, run after run.
+
+    `run` owns the tasks; it returns when the listener refuses the subscription or after `drain`, and raises the
+    partition's error when this host lost it. Cancelling it is safe at any point: the position only says what was
+    acknowledged.
+    """
+
+    def __init__(
+        self, stream: Stream, source: Source, *, position: int, first_run: int, topics: AbstractSet[str],
+        config: HostConfig, counters: Counters, on_position: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self.stream = stream
+        self._config = config
+        self._window = Window(position, config.window_messages, config.window_bytes, first_run)
+        self._scanner = MessageScanner(source, topics, config.push_bytes)
+        self._sender = MessageSender(stream, self._window, counters, on_position)
+        self._scanning = trio.CancelScope()
+        self._draining = False
+        self._ending = Ending.BROKEN
+
+    def __repr__(self) -> str:
+        return f"<SubscriptionWorker {self.stream.subscription} {self.stream.queue}/{self.stream.partition}>"
+
+    @property
+    def position(self) -> int:
+        """Everything up to here was acknowledged."""
+        return self._window.position
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that were pushed and not yet answered."""
+        return self._window.unacknowledged
+
+    async def run(self, link: Link) -> None:
+        """Deliver until refused, drained, cancelled, or the partition is lost."""
+        while not self._draining:
+            ending = await self._one_run(await link.target())
+            if ending is Ending.REFUSED:
+                return
+            if ending is Ending.FAILED:
+                await trio.sleep(self._config.retry_delay_seconds)
+
+    def drain(self) -> None:
+        """Scan no further; `run` returns when what is out has been answered."""
+        self._draining = True
+        self._scanning.cancel()
+
+    async def _one_run(self, target: Target) -> Ending:
+        buffer = Buffer(self._config.buffer_messages, self._config.buffer_bytes)
+        self._ending = Ending.BROKEN
+        with trio.CancelScope() as whole:
+
+            def end(ending: Ending) -> None:
+                self._ending = ending
+                whole.cancel()
+
+            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+                self._scanning = trio.CancelScope()
+                nursery.start_soon(self._sender.run, buffer, target, end)
+                with self._scanning:
+                    await self._scanner.run(buffer, self._window.position)
+                await self._sender.drained()
+                nursery.cancel_scope.cancel()
+        self._window.rewind()
+        return self._ending

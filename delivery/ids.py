@@ -1,0 +1,97 @@
+"""Message ids are arithmetic: (timestamp in ms, sequence 0…32767) as one number, `ms × 32768 + sequence`.
+
+Seed 004, section 3.2: an id is the host's time stamp and a sequence number below Short.MAX_VALUE under it. The owner
+gives a batch of `count` messages the run `max(last + 1, now_ms × 32768) … + count − 1`. So one base id gives them all,
+ids rise strictly when the clock steps back and when a millisecond overflows, and the order of the 8 big-endian bytes is
+the order of the numbers. Ids are not consecutive: never infer a count from a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from delivery.errors import InvalidRequest, StorageUnavailable
+
+SEQUENCES_PER_MS = 32768
+"""Ids in one millisecond before a run spills into the next."""
+ID_MAX = 2**62 - 1
+"""The largest id that is given out; leaves room so that no arithmetic on ids overflows a signed 64-bit number."""
+CLOCK_AHEAD_MS_MAX = 3_600_000
+"""How far ids may run ahead of the clock before appends are refused: a clock that was wrong by more needs a person."""
+
+_TEXT = re.compile(r"(\d{1,15})-(\d{1,5})\Z", re.ASCII)
+_NUMBER = re.compile(r"\d{1,19}\Z", re.ASCII)
+
+
+class MessageId(int):
+    """A message id. Compares, sorts and hashes as its number; prints as `milliseconds-sequence`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, timestamp_ms: int, sequence: int = 0) -> MessageId:
+        """The id at `timestamp_ms` with `sequence` (0…32767)."""
+        if not 0 <= sequence < SEQUENCES_PER_MS or timestamp_ms < 0:
+            raise InvalidRequest(f"no message id has timestamp {timestamp_ms} and sequence {sequence}")
+        return cls(timestamp_ms * SEQUENCES_PER_MS + sequence)
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        """Read `1732165000000-12` or the plain number. Raises InvalidRequest on anything else."""
+        if parts := _TEXT.match(text):
+            number = MessageId.of(int(parts[1]), int(parts[2]))
+        elif _NUMBER.match(text):
+            number = cls(text)
+        else:
+            raise InvalidRequest(f"{text[:40]!r} is not a message id: expected MILLISECONDS-SEQUENCE or a number")
+        if number > ID_MAX:
+            raise InvalidRequest(f"message id {text[:40]} is beyond the largest, {MessageId(ID_MAX)}")
+        return number
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the owner took the message, in milliseconds since 1970."""
+        return self >> 15
+
+    @property
+    def sequence(self) -> int:
+        """The place among the messages of that millisecond, 0…32767."""
+        return self & (SEQUENCES_PER_MS - 1)
+
+    @property
+    def time(self) -> datetime:
+        """`timestamp_ms` as an aware datetime in UTC."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    def __str__(self) -> str:
+        return f"{self.timestamp_ms}-{self.sequence}"
+
+    def __repr__(self) -> str:
+        return f"MessageId({self})"
+
+
+def first_id_at(timestamp_ms: int) -> int:
+    """The smallest id that a message taken at `timestamp_ms` or later can have."""
+    return max(0, timestamp_ms) * SEQUENCES_PER_MS
+
+
+class IdClock:
+    """Gives out the ids of one partition under one epoch. Not thread-safe: its owner is the partition's writer."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: int) -> None:
+        """`last` is the highest id that the partition's store holds, 0 when it is empty."""
+        self.last = last
+
+    def take(self, count: int, now_ms: int) -> int:
+        """The base id of a run of `count`. Raises StorageUnavailable when the clock is far behind the ids stored."""
+        base = max(self.last + 1, now_ms * SEQUENCES_PER_MS)
+        if base > (now_ms + CLOCK_AHEAD_MS_MAX) * SEQUENCES_PER_MS or base + count > ID_MAX:
+            raise StorageUnavailable(
+                f"the last id is {MessageId(self.last).time:%Y-%m-%d %H:%M:%S} UTC, more than an hour after this"
+                " machine's clock: set the clock right before publishing here"
+            )
+        self.last = base + count - 1
+        return base

@@ -1,0 +1,1 @@
+"""What Hoot keeps in ZooKeeper: the paths and records (`records`), the connection (`zookeeper`), typed access (`catalog`)."""

@@ -1,0 +1,162 @@
+"""The words of Hoot as values: messages, queues, limits on names and sizes, and the route from a key to a partition.
+
+Seed 004, section 3.2: a queue has up to 32767 partitions; a message has a partition, an id that the host gives, a
+topic and a body. Hoot adds an optional key and headers. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, get_args
+from zlib import crc32
+
+import msgspec
+
+from delivery.errors import CorruptRecord, InvalidRequest, MessageTooLarge, UnknownPartition
+from delivery.ids import MessageId
+
+PARTITIONS_MAX: Final = 32767
+NAME_MAX: Final = 249
+KEY_BYTES_MAX: Final = 32 * 1024
+HEADERS_BYTES_MAX: Final = 64 * 1024
+BODY_BYTES_DEFAULT: Final = 1024 * 1024
+BODY_BYTES_LIMIT: Final = 8 * 1024 * 1024
+"""No queue can allow larger bodies than this: a batch with one must fit a frame."""
+
+Durability = Literal["fsync", "os", "memory"]
+"""What an acknowledged publish means: on disk; handed to the operating system; in this process's memory only."""
+DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z", re.ASCII)
+_LENGTH16 = struct.Struct("<H")
+_LENGTH32 = struct.Struct("<I")
+
+
+def check_name(kind: str, name: object) -> str:
+    """`name` if it may name a queue, a subscription or a topic: `[A-Za-z0-9._-]{1,249}`, not `.` or `..`."""
+    if not isinstance(name, str) or not _NAME.match(name) or name in (".", ".."):
+        shown = repr(name)[:60]
+        raise InvalidRequest(f"{shown} is no {kind} name: use 1 to {NAME_MAX} of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def check_topic(topic: str) -> str:
+    """`topic` if it may label a message; the empty string means no topic."""
+    return topic if topic == "" else check_name("topic", topic)
+
+
+def check_partition(partition: int, partitions: int, queue: str) -> int:
+    """`partition` if the queue has it. Raises UnknownPartition."""
+    if not isinstance(partition, int) or not 0 <= partition < partitions:
+        raise UnknownPartition(f"queue {queue!r} has partitions 0 to {partitions - 1}, not {str(partition)[:20]}")
+    return partition
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of a key: CRC-32 (ISO-HDLC, zlib's) of the key, modulo the queue's partitions.
+
+    Stable across versions and languages, so that a producer anywhere routes alike.
+    """
+    return crc32(key) % partitions
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message as a callback or a scanner receives it. Immutable; safe to keep and to hand to other threads."""
+
+    number: int
+    body: bytes
+    topic: str
+    key: bytes | None
+    partition: int
+    queue: str
+    header_block: bytes = b""
+
+    @property
+    def id(self) -> MessageId:
+        """The id that the host gave; rises strictly within a partition."""
+        return MessageId(self.number)
+
+    @property
+    def publish_time(self) -> float:
+        """When the host took the message, in seconds since 1970 (the id's time stamp)."""
+        return (self.number >> 15) / 1000
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The headers, decoded on each access. Raises CorruptRecord when the publisher wrote nonsense."""
+        return decode_headers(self.header_block) if self.header_block else {}
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an operator chooses for a queue; see `check_settings` for the limits."""
+
+    partitions: int = 1
+    durability: Durability = "fsync"
+    ttl_seconds: float | None = None
+    """Messages older than this are dropped, a segment at a time. None keeps them."""
+    retention_bytes: int | None = None
+    """The oldest segments of a partition are dropped above this size. None keeps them."""
+    body_bytes_max: int = BODY_BYTES_DEFAULT
+
+
+def check_settings(settings: QueueSettings) -> QueueSettings:
+    """`settings` if every field is within its limits; otherwise InvalidRequest naming all that are not."""
+    wrong = []
+    if not 1 <= settings.partitions <= PARTITIONS_MAX:
+        wrong.append(f"partitions must be 1 to {PARTITIONS_MAX}, not {settings.partitions}")
+    if settings.durability not in DURABILITIES:
+        wrong.append(f"durability must be one of {', '.join(DURABILITIES)}, not {settings.durability!r}")
+    if settings.ttl_seconds is not None and not 1 <= settings.ttl_seconds <= 3.2e9:
+        wrong.append(f"ttl must be 1 second to 100 years, not {settings.ttl_seconds} s")
+    if settings.retention_bytes is not None and not 1 << 20 <= settings.retention_bytes <= 1 << 60:
+        wrong.append(f"retention must be at least 1 MiB, not {settings.retention_bytes} bytes")
+    if not 1 <= settings.body_bytes_max <= BODY_BYTES_LIMIT:
+        wrong.append(f"body limit must be 1 byte to {BODY_BYTES_LIMIT >> 20} MiB, not {settings.body_bytes_max} bytes")
+    if wrong:
+        raise InvalidRequest("; ".join(wrong))
+    return settings
+
+
+def encode_headers(headers: Mapping[str, bytes]) -> bytes:
+    """A header block: per header a u16 name length, the name in UTF-8, a u32 value length, the value (little-endian).
+
+    Raises InvalidRequest on a bad name or value, MessageTooLarge above 64 KiB in total.
+    """
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        if not isinstance(name, str) or not name or not isinstance(value, bytes | bytearray | memoryview):
+            raise InvalidRequest(f"header {str(name)[:40]!r}: a name must be text, not empty, and a value must be bytes")
+        raw = name.encode()
+        if len(raw) > NAME_MAX:
+            raise InvalidRequest(f"header name {name[:40]!r}… is longer than {NAME_MAX} bytes")
+        parts += (_LENGTH16.pack(len(raw)), raw, _LENGTH32.pack(len(value)), bytes(value))
+    block = b"".join(parts)
+    if len(block) > HEADERS_BYTES_MAX:
+        raise MessageTooLarge(f"headers take {len(block)} bytes; the limit is {HEADERS_BYTES_MAX}")
+    return block
+
+
+def decode_headers(block: bytes) -> dict[str, bytes]:
+    """The headers in a block written by `encode_headers`. Raises CorruptRecord when it does not parse."""
+    headers: dict[str, bytes] = {}
+    at, end = 0, len(block)
+    try:
+        while at < end:
+            name_end = at + 2 + _LENGTH16.unpack_from(block, at)[0]
+            value_end = name_end + 4 + _LENGTH32.unpack_from(block, name_end)[0]
+            if value_end > end:
+                raise CorruptRecord("a header block ends in the middle of a value")
+            headers[block[at + 2 : name_end].decode()] = block[name_end + 4 : value_end]
+            at = value_end
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptRecord(f"a header block does not parse: {error}") from error
+    return headers
+
+
+def near_names(name: str, known: Iterable[str]) -> Sequence[str]:
+    """Up to three of `known` that a person may have meant by `name`, best first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n=3, cutoff=0.5)

@@ -1,0 +1,1 @@
+"""Hoot for Spark: the data source `hoot` (`source`) and how record batches become Arrow (`arrow`)."""

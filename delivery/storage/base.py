@@ -1,0 +1,128 @@
+"""The interface that every message store implements, and the values that pass through it.
+
+A store keeps the stamped record batches of partitions, byte for byte. It is synchronous and blocking: the caller hops
+to a thread per group of batches, never per message. It enforces fencing (an append counts only while its epoch stands)
+but decides nothing about ownership.
+
+The order of an append is the heart of it: write, make durable, *then* confirm that the epoch still stands. If it stood
+after the write was durable, any later owner's seal includes the write; if not, the append is reported as fenced and
+readers never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from delivery.batch import Header
+from delivery.errors import HootError
+from delivery.model import Durability, QueueSettings
+
+
+class PartitionKey(msgspec.Struct, frozen=True, order=True):
+    """One partition of one generation of a queue; the name of its place in a store."""
+
+    queue: str
+    generation: str
+    """The queue's own id: a queue deleted and created again is another queue."""
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.partition}"
+
+
+class StoredBatch(msgspec.Struct, frozen=True):
+    """What a store remembers of a producer's batch, to answer a repeated publish with the first one's ids."""
+
+    producer_id: int
+    sequence: int
+    base_id: int
+    count: int
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """What opening a partition found out."""
+
+    last_id: int
+    """The highest id stored, 0 when nothing ever was."""
+    producers: tuple[StoredBatch, ...]
+    """The last batches of each recent producer, oldest first (at most 16 per producer, 1,000 producers)."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """One stamped batch on its way into a store."""
+
+    key: PartitionKey
+    epoch: int
+    header: Header
+    batch: bytes
+    durability: Durability
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Whole batches read from a partition, one after another in one string of bytes."""
+
+    data: bytes
+    headers: tuple[Header, ...]
+
+    @property
+    def last_id(self) -> int:
+        """The last id that the chunk covers; only for a chunk that is not empty."""
+        return self.headers[-1].last_id
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a partition holds now."""
+
+    first_id: int
+    """The lowest id still stored, 0 when nothing is."""
+    last_id: int
+    """The watermark: everything up to here is complete and may be read."""
+    messages: int
+    bytes: int
+
+
+class MessageStore(Protocol):
+    """A store of record batches. Thread-safe; every method may block; raises StorageUnavailable when it cannot work."""
+
+    def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
+        """Take a partition under `epoch`: fence every older epoch, then find what they stored and seal it.
+
+        Opening again under the same epoch gives the state anew. Raises Fenced when a newer epoch is already there,
+        CorruptRecord when stored data that was acknowledged is damaged (the partition must not be served).
+        """
+
+    def append(self, group: Sequence[Append]) -> list[HootError | None]:
+        """Store a group of batches, each partition's in the order given, and answer each: None for stored, or an error.
+
+        A partition's batches after its first failed one fail, too. One flush to disk per partition serves the whole
+        group where durability is `fsync`. Fenced: it does not count. StorageUnavailable: the outcome is unknown
+        (UnknownOutcome for whoever published) and the partition accepts nothing more until it is opened anew.
+        """
+
+    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+        """The next whole batches with an id above `after`, at most `bytes_max` (but always at least one batch).
+
+        The first batch may begin at or below `after`. None when there is nothing more up to the watermark.
+        Raises CorruptRecord where the stored bytes are damaged.
+        """
+
+    def bounds(self, key: PartitionKey) -> Bounds:
+        """What the partition holds, up to the watermark."""
+
+    def count(self, key: PartitionKey, after: int, until: int) -> int:
+        """How many messages have an id above `after` and up to `until`; reads index entries and at most two stretches."""
+
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+        """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed."""
+
+    def release(self, key: PartitionKey) -> None:
+        """Stop serving a partition: close its files. Unknown or closed partitions are fine."""
+
+    def delete(self, queue: str, generation: str) -> None:
+        """Drop all partitions of a queue. Missing ones are fine."""
+
+    def close(self) -> None:
+        """Release everything. Closing twice is fine."""

@@ -1,0 +1,89 @@
+/* Calls to a region host (framed transport, binary protocol).
+ *
+ * Two faces. The packed calls carry record batches as they are stored (layout: delivery/batch/layout.py) and are what
+ * Hoot's own client uses. The plain calls carry one struct per message and need nothing but a stock Thrift client; they
+ * follow the multi-language calls of HQueue.
+ */
+namespace py delivery
+
+exception HootError {
+  1: string code        // stable word, for programs
+  2: string message     // one line, for people
+  3: bool retryable
+  4: string address     // the owner's host:port with code "not_owner", else empty
+}
+
+struct PublishReply {
+  1: i64 baseId         // ids baseId … baseId + count - 1
+  2: i32 count
+  3: string durability  // what this acknowledgement means: fsync, os or memory
+  4: bool duplicate     // true when this sequence had been stored before
+}
+
+struct ReadRequest {
+  1: string queue
+  2: i32 partition
+  3: i64 after          // ids above this one
+  4: i64 until          // stop at ids above this one; 0 for no end
+  5: list<string> topics  // empty for all
+  6: i32 bytesMax
+  7: i32 waitMs         // how long to wait for something new; at most 30000
+}
+
+struct ReadReply {
+  1: binary batches     // whole record batches, one after another; the first may begin at or below `after`
+  2: i64 position       // everything up to here was looked at: the next `after`
+  3: i64 watermark      // the last id that is complete now
+}
+
+struct PartitionInfo {
+  1: i32 partition
+  2: i64 firstId
+  3: i64 lastId
+  4: i64 messages
+  5: i64 bytes
+  6: i64 epoch
+}
+
+/* One message of the plain face. On put: partition and id are ignored. */
+struct Message {
+  1: i64 id
+  2: i32 partition
+  3: string topic
+  4: optional binary key
+  5: map<string, binary> headers
+  6: binary body
+}
+
+struct Scan {
+  1: optional i64 startId   // first id wanted; default the oldest
+  2: optional i64 stopId    // first id not wanted; default no end
+  3: list<string> topics    // empty for all
+}
+
+struct QueueLocation {
+  1: i32 partition
+  2: string host
+  3: i32 port
+}
+
+service RegionHost {
+  // packed
+  PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
+  ReadReply read(1: ReadRequest request) throws (1: HootError error)
+  PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
+  i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 until) throws (1: HootError error)
+
+  // plain
+  i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)
+  i64 putMessageWithPid(1: string queue, 2: i32 partition, 3: Message message) throws (1: HootError error)
+  list<i64> putMessages(1: string queue, 2: list<Message> messages) throws (1: HootError error)
+  list<i64> putMessagesWithPid(1: string queue, 2: i32 partition, 3: list<Message> messages) throws (1: HootError error)
+  i32 openQueueScanner(1: string queue, 2: Scan scan) throws (1: HootError error)
+  i32 openPartitionScanner(1: string queue, 2: i32 partition, 3: Scan scan) throws (1: HootError error)
+  i32 openCombinedPartitionScanner(1: string queue, 2: list<i32> partitions, 3: Scan scan) throws (1: HootError error)
+  list<Message> messageScannerGet(1: i32 scannerId) throws (1: HootError error)   // one message; empty at the end
+  list<Message> messageScannerGetList(1: i32 scannerId, 2: i32 count) throws (1: HootError error)
+  void messageScannerClose(1: i32 scannerId) throws (1: HootError error)
+  list<QueueLocation> getQueueLocations(1: string queue) throws (1: HootError error)
+}

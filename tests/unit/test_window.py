@@ -1,0 +1,142 @@
+"""The window: what may be out, and the position behind which everything was acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from delivery.dispatch.window import Sent, Window
+from delivery.errors import ProtocolError
+
+
+def filled(*last_ids: int) -> tuple[Window, list[Sent]]:
+    """A window at position 0 with a push of one message of one byte per id."""
+    window = Window(0, 100, 100)
+    return window, [window.admit(last_id, 1, 1) for last_id in last_ids]
+
+
+def test_acknowledgements_out_of_order_move_the_position_only_over_the_contiguous_prefix() -> None:
+    window, (first, second, third) = filled(10, 20, 30)
+    assert not window.finish(third)
+    assert not window.finish(second)
+    assert window.position == 0
+    assert window.finish(first)
+    assert window.position == 30
+    assert window.empty
+
+
+def test_an_acknowledgement_of_an_earlier_run_changes_nothing() -> None:
+    window, (first,) = filled(10)
+    window.rewind()
+    again = window.admit(10, 1, 1)
+    assert not window.finish(first)
+    assert window.position == 0
+    assert window.finish(again)
+
+
+def test_the_same_acknowledgement_twice_counts_once() -> None:
+    window, (first, second) = filled(10, 20)
+    window.finish(second)
+    assert not window.finish(second)
+    assert window.unacknowledged == 1
+    assert window.finish(first)
+
+
+def test_a_failure_keeps_what_was_handled_and_forgets_the_rest() -> None:
+    window, (first, second) = filled(10, 20)
+    window.finish(first)
+    assert window.fail(second, 15)
+    assert window.position == 15
+    assert window.empty
+    assert window.admit(20, 1, 1).after == 15
+
+
+def test_a_failure_behind_an_unanswered_push_does_not_move_the_position() -> None:
+    window, (_, second) = filled(10, 20)
+    assert not window.fail(second, 15)
+    assert window.position == 0
+
+
+@pytest.mark.parametrize("handled", [-1, 9, 20, 99])
+def test_a_failure_outside_its_push_is_refused_and_still_ends_the_run(handled: int) -> None:
+    window, (first, second) = filled(10, 20)
+    window.finish(first)
+    with pytest.raises(ProtocolError):
+        window.fail(second, handled)
+    assert window.position == 10
+    assert window.empty
+
+
+def test_one_push_may_always_go_out_and_the_next_only_within_both_limits() -> None:
+    window = Window(0, messages_max=10, bytes_max=100)
+    assert window.has_room(5000, 5000)
+    window.admit(1, 8, 50)
+    assert window.has_room(2, 50)
+    assert not window.has_room(3, 1)
+    assert not window.has_room(1, 51)
+
+
+class WindowAgainstModel(RuleBasedStateMachine):
+    """Random pushes, acknowledgements in any order, failures and rewinds against a model that keeps every id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = Window(0, 1000, 10_000)
+        self.acknowledged = {0}
+        self.sent: list[Sent] = []
+        self.stale: list[Sent] = []
+        self.before = 0
+
+    @rule(span=st.integers(1, 50), messages=st.integers(0, 300), size=st.integers(0, 4000))
+    def push(self, span: int, messages: int, size: int) -> None:
+        if self.window.has_room(messages, size):
+            last = self.sent[-1].last_id if self.sent else self.window.position
+            self.sent.append(self.window.admit(last + span, messages, size))
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        sent = data.draw(st.sampled_from(self.sent))
+        self.window.finish(sent)
+        self.acknowledged.update(range(sent.after + 1, sent.last_id + 1))
+        while self.sent and self.sent[0].done:
+            self.stale.append(self.sent.pop(0))
+
+    @precondition(lambda self: any(not sent.done for sent in self.sent))
+    @rule(data=st.data())
+    def fail(self, data: st.DataObject) -> None:
+        sent = next(sent for sent in self.sent if not sent.done)
+        handled = data.draw(st.integers(sent.after, sent.last_id - 1))
+        self.acknowledged.update(range(sent.after + 1, handled + 1))
+        self.window.fail(sent, handled)
+        self._forget()
+
+    @rule()
+    def rewind(self) -> None:
+        self.window.rewind()
+        self._forget()
+
+    @precondition(lambda self: self.stale)
+    @rule(data=st.data())
+    def late_answer(self, data: st.DataObject) -> None:
+        assert not self.window.finish(data.draw(st.sampled_from(self.stale)))
+
+    def _forget(self) -> None:
+        self.stale += self.sent
+        self.sent = []
+
+    @invariant()
+    def position_covers_only_acknowledged_ids_and_never_falls(self) -> None:
+        assert self.window.position >= self.before
+        assert all(i in self.acknowledged for i in range(self.before, self.window.position + 1))
+        self.before = self.window.position
+
+    @invariant()
+    def unacknowledged_is_what_is_out(self) -> None:
+        assert self.window.unacknowledged == sum(sent.messages for sent in self.sent if not sent.done)
+
+
+WindowAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWindowAgainstModel = WindowAgainstModel.TestCase

@@ -1,0 +1,378 @@
+"""A SubscriptionWorker between a scripted partition and a scripted listener, on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from delivery.batch import encode, headers_in, open_batch, peek, stamp
+from delivery.config import HostConfig
+from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, STATUS_UNKNOWN, Answer, Stream
+from delivery.dispatch.worker import SubscriptionWorker
+from delivery.errors import HootError, HostUnreachable, NotOwner
+from delivery.model import Message
+from delivery.storage.base import Chunk
+
+STREAM = Stream("orders", "mail", 0, epoch=3)
+SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
+
+
+def batch_at(base: int, *topics: str) -> bytes:
+    """A stamped batch with a message per topic, its body the id as text."""
+    data = encode([(b"%d" % (base + i), None, topic, b"") for i, topic in enumerate(topics)], 0)
+    header = peek(data)
+    assert header is not None
+    return stamp(header, data, base, 1)[1]
+
+
+class ScriptedPartition:
+    """Batches that are there, and more to come."""
+
+    def __init__(self, batches: list[bytes]) -> None:
+        self.batches = batches
+        self.reads_that_found_nothing = 0
+        self._more = trio.Event()
+
+    def add(self, batch: bytes) -> None:
+        self.batches.append(batch)
+        self._more.set()
+        self._more = trio.Event()
+
+    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+        await trio.lowlevel.checkpoint()
+        found, size = [], 0
+        for batch in self.batches:
+            header = peek(batch)
+            assert header is not None
+            if header.last_id > after and (not found or size + len(batch) <= bytes_max):
+                found.append((header, batch))
+                size += len(batch)
+        if not found:
+            self.reads_that_found_nothing += 1
+            return None
+        return Chunk(b"".join(data for _, data in found), tuple(header for header, _ in found))
+
+    async def wait_beyond(self, after: int) -> None:
+        await self._more.wait()
+
+
+class Reply(msgspec.Struct):
+    status: int
+    position: int
+    error: str | None = None
+
+
+class ScriptedListener:
+    """A link and target in one: calls `on_push` with the messages meant, answers with what it returns."""
+
+    def __init__(self, on_push: Callable[[list[Message]], Awaitable[Reply | HootError]]) -> None:
+        self.on_push = on_push
+        self.delivered: list[int] = []
+        self.connections = 0
+        self.largest_window = 0
+        self._answers, self._asked = trio.open_memory_channel[tuple[list[Message], Callable[..., None]]](1000)
+
+    async def target(self) -> ScriptedListener:
+        self.connections += 1
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def push(
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
+    ) -> None:
+        messages = [
+            message
+            for at, header in headers_in(data)
+            for message in open_batch(data[at : at + header.length]).messages(stream.queue, after)
+        ]
+        self._answers.send_nowait((messages, on_answer))
+        self.largest_window = max(self.largest_window, self._answers.statistics().current_buffer_used)
+        await trio.lowlevel.checkpoint()
+
+    async def serve(self) -> None:
+        async for messages, on_answer in self._asked:
+            on_answer(await self.on_push(messages))
+
+
+def ok(messages: list[Message]) -> Reply:
+    return Reply(STATUS_OK, messages[-1].number)
+
+
+async def deliver(
+    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: frozenset[str] = frozenset(),
+    position: int = 0,
+) -> list[int]:  # fmt: skip
+    """Run a worker until its position is `until`; returns every position it reported."""
+    positions: list[int] = []
+    done = trio.Event()
+
+    def moved(position: int) -> None:
+        positions.append(position)
+        if position >= until:
+            done.set()
+
+    worker = SubscriptionWorker(
+        STREAM, partition, position=position, first_run=1, topics=topics, config=SMALL, counters=NoCounters(),
+        on_position=moved,
+    )  # fmt: skip
+    with trio.fail_after(600):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            nursery.start_soon(worker.run, listener)
+            await done.wait()
+            nursery.cancel_scope.cancel()
+    return positions
+
+
+class NoCounters:
+    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None: ...
+    def acknowledged(self, queue: str, subscription: str, messages: int) -> None: ...
+    def failed(self, queue: str, subscription: str) -> None: ...
+
+
+def simulated(story: Callable[[], Awaitable[None]]) -> None:
+    trio.run(story, clock=MockClock(autojump_threshold=0))
+
+
+def test_everything_arrives_once_and_in_order_and_the_position_ends_at_the_last_id() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100 * i, *"abc") for i in range(1, 50)])
+
+        async def take(messages: list[Message]) -> Reply:
+            listener.delivered += [message.number for message in messages]
+            return ok(messages)
+
+        listener = ScriptedListener(take)
+        positions = await deliver(partition, listener, until=4902)
+        assert listener.delivered == [100 * i + j for i in range(1, 50) for j in range(3)]
+        assert positions == sorted(positions)
+        assert positions[-1] == 4902
+
+    simulated(story)
+
+
+def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100, "a")])
+
+        async def take(messages: list[Message]) -> Reply:
+            listener.delivered += [message.number for message in messages]
+            return ok(messages)
+
+        async def publish_after_an_hour() -> None:
+            await trio.sleep(3600)
+            assert partition.reads_that_found_nothing == 1
+            partition.add(batch_at(200, "a"))
+
+        listener = ScriptedListener(take)
+        worker = SubscriptionWorker(
+            STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            on_position=lambda _: None,
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            nursery.start_soon(worker.run, listener)
+            await publish_after_an_hour()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert listener.delivered == [100, 200]
+
+    simulated(story)
+
+
+def test_a_message_that_fails_is_delivered_again_after_the_delay_and_order_holds() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100 * i, *"abc") for i in range(1, 10)])
+        failures = [301, 302, 700]
+        times: dict[int, list[float]] = {}
+
+        async def take(messages: list[Message]) -> Reply:
+            handled = messages[0].number - 1
+            for message in messages:
+                times.setdefault(message.number, []).append(trio.current_time())
+                if message.number in failures:
+                    failures.remove(message.number)
+                    return Reply(STATUS_FAILED, handled, "ValueError: no")
+                listener.delivered.append(message.number)
+                handled = message.number
+            return ok(messages)
+
+        listener = ScriptedListener(take)
+        await deliver(partition, listener, until=902)
+        first_time = list(dict.fromkeys(listener.delivered))
+        assert first_time == [100 * i + j for i in range(1, 10) for j in range(3)]
+        assert times[301][1] - times[301][0] >= SMALL.retry_delay_seconds
+
+    simulated(story)
+
+
+def test_a_topic_filter_leaves_its_messages_and_still_moves_the_position_past_the_others() -> None:
+    async def story() -> None:
+        batches = [batch_at(100, "JFK", "LGA"), batch_at(200, "LGA"), batch_at(300, "JFK"), batch_at(400, "LGA")]
+        partition = ScriptedPartition(batches)
+
+        async def take(messages: list[Message]) -> Reply:
+            listener.delivered += [message.number for message in messages]
+            return ok(messages)
+
+        listener = ScriptedListener(take)
+        await deliver(partition, listener, until=400, topics=frozenset({"JFK"}))
+        assert listener.delivered == [100, 300]
+
+    simulated(story)
+
+
+def test_a_listener_that_never_answers_holds_a_bounded_window_and_the_position_stays() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100 * i, *"abcde") for i in range(1, 200)])
+        pushed: list[int] = []
+
+        async def hang(messages: list[Message]) -> Reply:
+            pushed.append(len(messages))
+            await trio.sleep_forever()
+            raise AssertionError
+
+        listener = ScriptedListener(hang)
+        worker = SubscriptionWorker(
+            STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            on_position=lambda position: pytest.fail("nothing was acknowledged"),
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            nursery.start_soon(worker.run, listener)
+            await trio.sleep(60)
+            assert 0 < worker.unacknowledged <= SMALL.window_messages
+            nursery.cancel_scope.cancel()
+        assert worker.position == 0
+
+    simulated(story)
+
+
+def test_a_partition_that_is_lost_ends_the_worker_with_its_error() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100, "a")])
+
+        async def lost(after: int) -> None:
+            raise NotOwner("taken over", address="127.0.0.1:1")
+
+        partition.wait_beyond = lost  # type: ignore[method-assign]
+
+        async def take(messages: list[Message]) -> Reply:
+            return ok(messages)
+
+        with pytest.raises(NotOwner):
+            await deliver(partition, ScriptedListener(take), until=999)
+
+    simulated_group(story)
+
+
+def simulated_group(story: Callable[[], Awaitable[None]]) -> None:
+    """As `simulated`, for stories whose nursery wraps the one error in a group."""
+
+    async def unwrapped() -> None:
+        await story()
+
+    trio.run(unwrapped, clock=MockClock(autojump_threshold=0), strict_exception_groups=False)
+
+
+def test_a_listener_that_refuses_ends_the_worker() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100, "a")])
+
+        async def refuse(messages: list[Message]) -> Reply:
+            return Reply(STATUS_UNKNOWN, 0)
+
+        listener = ScriptedListener(refuse)
+        worker = SubscriptionWorker(
+            STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            on_position=lambda _: None,
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            with trio.fail_after(5):
+                await worker.run(listener)
+            nursery.cancel_scope.cancel()
+
+    simulated(story)
+
+
+def test_drain_waits_for_the_answers_to_what_is_out_and_then_ends() -> None:
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100 * i, "a") for i in range(1, 100)])
+
+        async def slow(messages: list[Message]) -> Reply:
+            await trio.sleep(1)
+            listener.delivered += [message.number for message in messages]
+            return ok(messages)
+
+        listener = ScriptedListener(slow)
+        worker = SubscriptionWorker(
+            STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            on_position=lambda _: None,
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+
+            async def drain_soon() -> None:
+                await trio.sleep(2.5)
+                worker.drain()
+
+            nursery.start_soon(drain_soon)
+            await worker.run(listener)
+            nursery.cancel_scope.cancel()
+        assert worker.unacknowledged == 0
+        assert worker.position == listener.delivered[-1]
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_order(seed: int) -> None:
+    """Duplicates may come, but the first deliveries are every id in order, and a position is never ahead of them."""
+
+    async def story() -> None:
+        random = Random(seed)
+        partition = ScriptedPartition([batch_at(1000 * i, *"ab" * random.randint(1, 4)) for i in range(1, 40)])
+        everything = [m.number for b in partition.batches for m in open_batch(b).messages("orders")]
+
+        async def take(messages: list[Message]) -> Reply | HootError:
+            await trio.sleep(random.random())
+            if random.random() < 0.1:
+                return HostUnreachable("reset")
+            handled = messages[0].number - 1
+            for message in messages:
+                if random.random() < 0.03:
+                    return Reply(STATUS_FAILED, handled, "boom")
+                listener.delivered.append(message.number)
+                handled = message.number
+            return HostUnreachable("the answer was lost") if random.random() < 0.1 else ok(messages)
+
+        listener = ScriptedListener(take)
+        positions = await deliver(partition, listener, until=everything[-1])
+        assert list(dict.fromkeys(listener.delivered)) == everything
+        assert positions == sorted(positions)
+
+    simulated(story)
+
+
+def test_a_full_buffer_makes_the_scanner_wait() -> None:
+    async def story() -> None:
+        buffer = Buffer(messages_max=10, bytes_max=1000)
+        await buffer.put(Piece(1, 10, b"x"))
+        with trio.move_on_after(5) as waiting:
+            await buffer.put(Piece(2, 1, b"x"))
+        assert waiting.cancelled_caught
+        assert (await buffer.take()).last_id == 1
+        with trio.fail_after(1):
+            await buffer.put(Piece(3, 1, b"x" * 2000))
+        with trio.move_on_after(5) as waiting:
+            await buffer.put(Piece(4, 1, b"x"))
+        assert waiting.cancelled_caught
+
+    simulated(story)
