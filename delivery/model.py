@@ -127,7 +127,7 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
     parts: list[bytes] = []
     for name, value in headers.items():
         if not isinstance(name, str) or not name or not isinstance(value, bytes | bytearray | memoryview):
-            raise InvalidRequest(f"header {str(name)[:40]!r}: a name must be text, not empty, and a value must be bytes")
+            raise InvalidRequest(f"header {str(name)[:40]!r}: names are text, not empty; values are bytes")
         raw = name.encode()
         if len(raw) > NAME_MAX:
             raise InvalidRequest(f"header name {name[:40]!r}… is longer than {NAME_MAX} bytes")

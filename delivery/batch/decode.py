@@ -1,4 +1,4 @@
-"""Opening a record batch: checked sections first, then columns or messages, as few Python steps per message as can be."""
+"""Opening a record batch: sections are located and checked first; columns and messages come out of C loops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def open_batch(data: bytes) -> Batch:
 class Batch:
     """A view into one batch whose checksums are right. Sections are located and added up, messages are not made yet."""
 
-    __slots__ = ("_bodies_at", "_body_lengths", "_data", "_keys", "_blocks", "_topic_index", "header", "positions", "topics")  # fmt: skip
+    __slots__ = (
+        "_blocks", "_bodies_at", "_body_lengths", "_data", "_keys", "_topic_index", "header", "positions", "topics",
+    )  # fmt: skip
 
     def __init__(self, header: Header, data: bytes) -> None:
         """Locate the sections. Raises CorruptRecord when they do not add up to the batch."""

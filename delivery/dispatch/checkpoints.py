@@ -95,8 +95,8 @@ class CheckpointKeeper:
     async def _write(self, group: list[Update]) -> bool:
         try:
             errors = await trio.to_thread.run_sync(self._store.save_checkpoints, group)
-        except HootError as error:
-            errors = [error] * len(group)
+        except HootError as unavailable:
+            errors = [unavailable] * len(group)
         except BaseException:
             self._keep(group)
             raise

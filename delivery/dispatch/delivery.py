@@ -13,9 +13,9 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Update
 from delivery.dispatch.link import Link
+from delivery.dispatch.plan import Attached
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.sender import Counters, Stream
-from delivery.dispatch.plan import Attached
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.metastore.records import Checkpoint
@@ -128,7 +128,7 @@ class Delivery:
         position = start if saved is None else saved.id
         if saved is not None and position > watermark:
             log.error(
-                "subscription %s on %s/%d: its checkpoint %d is beyond the last stored id %d; going on behind the latter",
+                "subscription %s on %s/%d: its checkpoint %d is beyond the last stored id %d; going on there",
                 self._name, self._queue, key.partition, position, watermark,
             )  # fmt: skip
             return watermark

@@ -33,7 +33,7 @@ class PlainTarget:
         self._kind = load_idl("subscriber").PlainMessage
 
     async def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
+        self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
     ) -> None:
         """Send the messages above `after` and wait for the status; raises HootError when the connection is broken."""
         messages = _messages(stream.queue, data, after)

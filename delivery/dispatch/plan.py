@@ -30,9 +30,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Mapping[str, Attached]]) -> Steps:
     """How to come from `running` to `attached`, which speaks only of the queues it holds."""
-    stop = tuple(
-        key for key, now in running.items() if key[0] in attached and attached[key[0]].get(key[1]) != now
-    )
+    stop = tuple(key for key, now in running.items() if key[0] in attached and attached[key[0]].get(key[1]) != now)
     start = tuple(
         found
         for queue, subscriptions in attached.items()

@@ -53,7 +53,7 @@ class Target(Protocol):
     """A connection to a listener that proved to be the right one."""
 
     async def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None], /
     ) -> None:
         """Send one push, whole or not at all; `on_answer` is called once, later, on the trio thread.
 
@@ -77,9 +77,7 @@ class Counters(Protocol):
 class MessageSender:
     """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position."""
 
-    def __init__(
-        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]
-    ) -> None:
+    def __init__(self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]) -> None:
         self._stream, self._window, self._counters = stream, window, counters
         self._on_position = on_position
         self._changed = trio.lowlevel.ParkingLot()

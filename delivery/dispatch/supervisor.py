@@ -104,18 +104,19 @@ class Supervisor:
         """One delivery. An unexpected error costs its subscription a pause, never the host."""
         try:
             with one.scope:
-                while not await self._ran(one.delivery):
-                    await trio.sleep(_UNEXPECTED_PAUSE_SECONDS)
+                await self._run_again_and_again(one.delivery)
         finally:
             one.ended.set()
 
-    async def _ran(self, delivery: Delivery) -> bool:
-        try:
-            await delivery.run()
-        except Exception:
-            log.exception("a delivery stopped unexpectedly; it starts again from its checkpoints")
-            return False
-        return True
+    async def _run_again_and_again(self, delivery: Delivery) -> None:
+        while True:
+            try:
+                await delivery.run()
+            except Exception:
+                log.exception("a delivery stopped unexpectedly; it starts again from its checkpoints")
+                await trio.sleep(_UNEXPECTED_PAUSE_SECONDS)
+            else:
+                return
 
     async def _stop(self, key: SubscriptionKey) -> None:
         one = self._running.pop(key)

@@ -1,4 +1,4 @@
-"""The SubscriptionWorker: one partition of one subscription, from its checkpoint on, for as long as it is told to run."""
+"""The SubscriptionWorker: one partition of one subscription, from its checkpoint on, until it is told to stop."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Hoot keeps in ZooKeeper: the paths and records (`records`), the connection (`zookeeper`), typed access (`catalog`)."""
+"""What Hoot keeps in ZooKeeper: paths and records (`records`), connection (`zookeeper`), typed access (`catalog`)."""

@@ -1,12 +1,14 @@
 """The parts of a ZooKeeper transaction, and why one is refused.
 
-A transaction is a list of these; all are applied, or none. `version` is the number that ZooKeeper raises with each `Set`
-of a znode, 0 at its creation. An ephemeral znode that was deleted and created again also stands at 0, so the version of
-an ephemeral one proves nothing: whoever guards one moves the version of a persistent znode in the same transaction.
+A transaction is a list of these; all are applied, or none. `version` is the number that ZooKeeper raises with each
+`Set` of a znode, 0 at its creation. An ephemeral znode that was deleted and created again also stands at 0, so its
+version proves nothing: whoever guards an ephemeral one moves the version of a persistent one in the same transaction.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +21,7 @@ REQUEST_BYTES_MAX: Final = 1_000_000
 """ZooKeeper cuts the connection on a request above its `jute.maxbuffer`, by default 1,048,575 bytes in all."""
 
 _OVERHEAD = 96  # of one operation beyond its path and value: lengths, flags, ACL
+_PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[!-.0-~]+)+\Z")
 
 
 class NodeExists(BadVersion):
@@ -73,8 +76,20 @@ class Refused(msgspec.Struct, frozen=True):
     error: HootError
 
 
-def check_size(ops: list[Op]) -> None:
+def check_path(path: str) -> str:
+    """`path` if it is absolute, without `.` and `..`, of printable ASCII. Raises InvalidRequest.
+
+    Hoot's names allow no more, and a path that cannot be encoded would end kazoo's connection thread for good.
+    """
+    if not _PATH.match(path):
+        raise InvalidRequest(f"{path[:80]!r} is no path of a znode")
+    return path
+
+
+def check_request(ops: Sequence[Op]) -> None:
     """Raises InvalidRequest when ZooKeeper would not take `ops` in one request."""
+    for op in ops:
+        check_path(op.path)
     size = sum(len(op.path) + _OVERHEAD + (len(op.value) if isinstance(op, Create | Set) else 0) for op in ops)
     if size > REQUEST_BYTES_MAX:
         where = ops[0].path if len(ops) == 1 else f"{len(ops)} changes from {ops[0].path} on"

@@ -1,8 +1,8 @@
 """Watches that stay: a hint after each change and after each reconnect, for as long as somebody wants it.
 
-ZooKeeper's watches fire once and die with the connection. A `Watch` is set again when it fires and when the connection is
-back. It gives its hint only after it is set again, so a reader that reads in full after each hint misses nothing: a change
-before the reading is read, a later one fires. How often something changed between two hints is not known.
+ZooKeeper's watches fire once and die with the connection. A `Watch` is set again when it fires and when the connection
+is back. It gives its hint only after it is set again, so a reader that reads in full after each hint misses nothing: a
+change before the reading is read, a later one fires. How often something changed between two hints is not known.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, Protocol
 
 Hint = Callable[[], None]
 Kind = Literal["children", "value"]
 
-# kazoo wakes its connection thread through a pipe that holds 278 requests; a full pipe blocks, past every deadline.
-_SETTING_MAX: Final = 64
+IN_FLIGHT_MAX: Final = 64
+"""kazoo wakes its connection thread through a pipe that holds 278 requests; a full pipe blocks, past every deadline."""
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Event(Protocol):
@@ -60,7 +61,7 @@ class Watch:
             try:
                 hint()
             except Exception:
-                _log.exception("the hint about %s failed", self.path)
+                log.exception("the hint about %s failed", self.path)
 
 
 class Watches:
@@ -106,11 +107,11 @@ class Watches:
     def _set_waiting(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting or self._setting >= _SETTING_MAX:
+                if not self._waiting or self._setting >= IN_FLIGHT_MAX:
                     return
                 watch = self._waiting.popleft()
                 self._setting += 1
-            self._setter(watch.kind, watch.path, watch.fired, lambda is_set, watch=watch: self._done(watch, is_set))
+            self._setter(watch.kind, watch.path, watch.fired, partial(self._done, watch))
 
     def _done(self, watch: Watch, is_set: bool) -> None:
         with self._lock:

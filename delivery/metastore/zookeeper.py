@@ -1,8 +1,8 @@
 """The connection to ZooKeeper: the one file that knows kazoo.
 
-What kazoo leaves open is closed here: every call has a deadline, no write waits in a queue while the connection is down,
-a request that is too large is refused instead of breaking the connection, watches outlive it, and no exception of
-kazoo's gets out.
+What kazoo leaves open is closed here: every call has a deadline, no write waits in a queue while the connection is
+down, a request that is too large is refused instead of breaking the connection, watches outlive it, and no exception
+of kazoo's gets out.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KazooState
 
 from delivery.errors import BadVersion, Closed, ConfigError, HootError, InvalidRequest, MetadataUnavailable
-from delivery.metastore.hosts import check_hosts
+from delivery.metastore.address import split_hosts
 from delivery.metastore.ops import (
-    ANY_VERSION,
-    Check,
     Create,
     Delete,
     NodeExists,
@@ -31,136 +30,274 @@ from delivery.metastore.ops import (
     Op,
     Refused,
     Set,
-    check_size,
+    check_path,
+    check_request,
 )
-from delivery.metastore.watches import Event, Hint, Kind, Watches
-
-State = Literal["steady", "suspended", "lost"]
-StateCallback = Callable[[State], None]
+from delivery.metastore.state import ConnectionState, State, StateCallback
+from delivery.metastore.watches import IN_FLIGHT_MAX, Event, Hint, Kind, Watches
+from delivery.metastore.znodes import Aspect, ZNodes
 
 # kazoo's own back-off left a client away for up to 17 s after the server was back.
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
-# kazoo wakes its connection thread through a pipe that holds 278 requests; a full pipe blocks, past every deadline.
-_IN_FLIGHT_MAX: Final = 64
-_DELETES_AT_ONCE: Final = 500
-_DELETE_ROUNDS: Final = 20
 
 _STATES: Final[dict[str, State]] = {
-    KazooState.CONNECTED: "steady",
-    KazooState.SUSPENDED: "suspended",
-    KazooState.LOST: "lost",
-}
+    KazooState.CONNECTED: "steady", KazooState.SUSPENDED: "suspended", KazooState.LOST: "lost",
+}  # fmt: skip
 _REFUSALS: Final[dict[type[Exception], tuple[type[HootError], str]]] = {
     kazoo_errors.NoNodeError: (NoNode, "{} is not there"),
     kazoo_errors.NodeExistsError: (NodeExists, "{} is there already"),
     kazoo_errors.BadVersionError: (BadVersion, "{} was changed by somebody else"),
     kazoo_errors.NotEmptyError: (NotEmpty, "{} has children"),
     kazoo_errors.BadArgumentsError: (InvalidRequest, "{!r} is no path that ZooKeeper takes"),
-    kazoo_errors.NoAuthError: (ConfigError, "ZooKeeper does not let this program change or read {}: see its ACL"),
-    kazoo_errors.NoChildrenForEphemeralsError: (InvalidRequest, "the parent of {} is ephemeral"),
+    kazoo_errors.NoAuthError: (ConfigError, "ZooKeeper does not let this program touch {}: see its ACL"),
+    kazoo_errors.NoChildrenForEphemeralsError: (InvalidRequest, "{} would be below an ephemeral znode"),
 }
-_UNDECIDED = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)  # of a transaction, beside the culprit
+_BYSTANDERS: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
-_log = logging.getLogger(__name__)
-# kazoo warns at each of its attempts, several a second while ZooKeeper is away; the changes of state are logged here.
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.ERROR)
+log = logging.getLogger(__name__)
+# kazoo warns at each attempt, several a second while ZooKeeper is away; the changes of state are logged here instead.
+kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+kazoo_log.setLevel(logging.ERROR)
 
 
-class ZooKeeperClient:
+class ZooKeeperClient(ZNodes):
     """One session with ZooKeeper. Blocking and thread-safe; whoever calls `start` calls `stop`.
 
-    `hosts` is `host:port,host:port/folder`: all paths are then inside the folder, which `start` creates. A call takes at
-    most `deadline` seconds: while the connection is away it waits for it, then raises MetadataUnavailable. A read is
-    tried again in that time. A write is not: when the connection breaks under it, MetadataUnavailable says that it may or
-    may not have been done. A write that is refused before it was sent is never done later. Cancelling is not possible.
-
-    The state is `steady`, `suspended` (no connection; the session and its ephemeral znodes may live on or not) or `lost`
-    (the session is over, and with it what was ephemeral; a new one follows). ZooKeeper tells that a session is over only
-    when the connection is back: whoever acts on behalf of it keeps a clock while the state is `suspended`.
+    `hosts` is `host:port,host:port/folder`; all paths are inside the folder, which `start` creates. A call takes at
+    most `deadline` seconds: while the connection is away it waits for it, then raises MetadataUnavailable. A read whose
+    connection breaks is repeated in that time. A write is not: MetadataUnavailable then says that it may or may not
+    have been done. One that waited in vain is not sent later. After `stop`, and before `start`, calls raise Closed.
+    When a session is lost, a new one follows by itself; what is ephemeral has to be created again.
     """
 
     def __init__(self, hosts: str, *, session_timeout: float = 6.0, deadline: float = 5.0) -> None:
         """Does not connect yet. Raises ConfigError when `hosts` cannot be read."""
-        self.hosts = check_hosts(hosts)
+        self._servers, self._folder = split_hosts(hosts)
+        self.hosts = self._servers + self._folder
         self.session_timeout = session_timeout
         self.deadline = deadline
         self._client: Any = None
-        self._state: State = "lost"
-        self._session = 0
-        self._changed = threading.Condition()
+        self._connection = ConnectionState()
         self._bulk = threading.Lock()
-        self._callbacks: list[StateCallback] = []
         self._watches = Watches(self._set_watch)
 
     @property
     def state(self) -> State:
         """The state of the connection now; `lost` before `start` and after `stop`."""
-        return self._state
+        return self._connection.state
 
     @property
     def session_id(self) -> int:
         """The session, also while suspended; 0 when there is none."""
-        return self._session
+        return self._connection.session
 
     def start(self) -> None:
         """Connect and open a session. Raises MetadataUnavailable when no ZooKeeper answers by the deadline."""
         assert self._client is None, "started already"
+        # kazoo can keep to a folder by itself, but not create one of two levels: the paths are put together here.
         self._client = client = KazooClient(
-            self.hosts, timeout=self.session_timeout, connection_retry=_RECONNECT, logger=_kazoo_log
+            self._servers, timeout=self.session_timeout, connection_retry=_RECONNECT, logger=kazoo_log
         )
-        client.add_listener(self._on_kazoo_state)
+        self._connection.open()
+        client.add_listener(partial(self._on_kazoo_state, client))
         try:
             if not client.start_async().wait(self.deadline):
                 raise MetadataUnavailable(
                     f"no ZooKeeper answers at {self.hosts} within {self.deadline:g} s: start one with `hoot zookeeper`"
                     " or `hoot serve --embedded`, or name yours with --zookeeper"
                 )
-            if client.chroot:
-                self._call(f"create the folder {client.chroot}", lambda: client.ensure_path_async("/"))
+            if self._folder:
+                ensure = f"create the folder {self._folder}"
+                self._call(ensure, lambda kazoo: kazoo.ensure_path_async(self._folder), repeat=True)
         except BaseException:
-            self.stop()
+            self._end_within(0.0)
             raise
 
     def stop(self) -> None:
-        """End the session, and with it its ephemeral znodes. Does nothing when not started; not for use in a callback.
+        """End the session, and with it what is ephemeral. Does nothing when not started; not for use in a callback.
 
-        Waits up to the deadline. When ZooKeeper does not answer, the session ends there by its timeout.
+        Waits up to the deadline; when ZooKeeper does not answer, the session ends there by its timeout.
         """
-        with self._changed:
-            client, self._client = self._client, None
-            self._state, self._session = "lost", 0
-            self._changed.notify_all()
+        self._end_within(self.deadline)
+
+    def _end_within(self, seconds: float) -> None:
+        client, self._client = self._client, None
+        self._connection.close()
         if client is not None:
-            # kazoo joins its threads without a limit, and those may wait for a server that hangs.
+            # kazoo joins its threads without a limit, and they may be waiting for a server that hangs.
             ending = threading.Thread(target=_end, args=(client,), name="zookeeper-stop", daemon=True)
             ending.start()
-            ending.join(self.deadline)
+            ending.join(seconds)
 
     def on_state(self, callback: StateCallback) -> None:
         """Call `callback` with each new state, on kazoo's connection thread: it must hand over and return at once."""
-        self._callbacks.append(callback)
+        self._connection.call(callback)
 
-    # -- reading
+    # -- watching
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and version of a znode, None when there is none."""
-        return self.get_many([path])[0]
+    def watch_children(self, path: str, hint: Hint) -> None:
+        """Call `hint` when `path` gets or loses a child, appears or goes, and after each reconnect; once at first, too.
 
-    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, int] | None]:
-        """`get` for each path, not as of one moment. The deadline holds for each 64 of them."""
-        found: list[tuple[bytes, int] | None] = []
-        for at in range(0, len(paths), _IN_FLIGHT_MAX):
-            part = paths[at : at + _IN_FLIGHT_MAX]
-            answers = self._bulk_call(f"read {part[0]}", lambda part=part: [self._client.get_async(p) for p in part])
-            found += [None if answer is None else (answer[0], answer[1].version) for answer in answers]
-        return found
+        The watch stays until `unwatch` and may be set on what does not exist, and while the connection is away. Hints
+        come on kazoo's threads: they must hand over and return at once. What is read after a hint includes the change.
+        """
+        self._watches.add("children", check_path(path), hint)
 
-    def children(self, path: str) -> list[str] | None:
-        """The names below a znode in order, None when there is no such znode."""
-        [names] = self._bulk_call(f"list {path}", lambda: [self._client.get_children_async(path)])
-        return None if names is None else sorted(names)
+    def watch_value(self, path: str, hint: Hint) -> None:
+        """As `watch_children`, for the value of `path`, its creation and its end."""
+        self._watches.add("value", check_path(path), hint)
 
-    def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
-        return self._call(f"look for {path}", lambda: self._client.exists_async(path), repeat=True) is not None
+    def unwatch(self, path: str, hint: Hint | None = None) -> None:
+        """No more hints about `path`, or no more of this one; one that is under way may still come."""
+        self._watches.remove(path, hint)
+
+    # -- the seam
+
+    def _call(self, what: str, submit: Callable[[Any], Any], *, repeat: bool = False) -> Any:
+        end = time.monotonic() + self.deadline
+        while True:
+            client = self._steady_client(what, end)
+            try:
+                return submit(client).get(timeout=max(0.0, end - time.monotonic()))
+            except KazooTimeoutError:
+                raise MetadataUnavailable(
+                    f"ZooKeeper at {self.hosts} did not answer within {self.deadline:g} s: {what}"
+                ) from None
+            except kazoo_errors.KazooException as error:
+                if type(error) in _REFUSALS:
+                    raise _refusal(error, what) from None
+                if not repeat:
+                    raise MetadataUnavailable(
+                        f"the connection to ZooKeeper at {self.hosts} broke ({type(error).__name__}), so this may"
+                        f" or may not have been done: {what}"
+                    ) from error
+
+    def _steady_client(self, what: str, end: float) -> Any:
+        steady, client = self._connection.wait_steady(end), self._client
+        if client is None:
+            raise Closed(f"the ZooKeeper client is not running, so this was not done: {what}")
+        if not steady:
+            raise MetadataUnavailable(f"no connection to ZooKeeper at {self.hosts}, so this was not done: {what}")
+        return client
+
+    def _read(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
+        for path in paths:
+            check_path(path)
+        if len(paths) == 1:
+            return self._read_part(aspect, paths)
+        # One read of many at a time, because of the pipe that IN_FLIGHT_MAX is about.
+        if not self._bulk.acquire(timeout=self.deadline):
+            raise MetadataUnavailable(f"ZooKeeper at {self.hosts} is too slow for all that is read from it")
+        try:
+            parts = (paths[at : at + IN_FLIGHT_MAX] for at in range(0, len(paths), IN_FLIGHT_MAX))
+            return [answer for part in parts for answer in self._read_part(aspect, part)]
+        finally:
+            self._bulk.release()
+
+    def _read_part(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
+        def submit(kazoo: Any) -> _Answers:
+            ask = kazoo.get_children_async if aspect == "children" else kazoo.get_async
+            return _Answers([(path, ask(self._folder + path)) for path in paths])
+
+        found: list[Any] = self._call(_naming("read", paths), submit, repeat=True)
+        if aspect == "children":
+            return found
+        return [None if answer is None else (answer[0], answer[1].version) for answer in found]
+
+    def _transact(self, ops: Sequence[Op]) -> list[int] | Refused:
+        check_request(ops)
+        what = _naming(type(ops[0]).__name__.lower(), [op.path for op in ops])
+        results: list[Any] = self._call(what, lambda kazoo: _transaction(kazoo, self._folder, ops).commit_async())
+        failed = [index for index, result in enumerate(results) if isinstance(result, Exception)]
+        if not failed:
+            return [getattr(result, "version", 0) for result in results]
+        index = next((index for index in failed if not isinstance(results[index], _BYSTANDERS)), failed[0])
+        return Refused(index, _refusal(results[index], ops[index].path))
+
+    def _set_watch(self, kind: Kind, path: str, fired: Callable[[Event], None], done: Callable[[bool], None]) -> None:
+        client, path = self._client, self._folder + path
+        if client is None or self.state != "steady":
+            done(False)
+            return
+
+        def ask() -> None:
+            listing = kind == "children"
+            method = client.get_children_async if listing else client.exists_async
+            method(path, watch=fired).rawlink(answered)
+
+        def answered(result: Any) -> None:
+            if isinstance(result.exception, kazoo_errors.NoNodeError):
+                # Children of what is not there cannot be watched: wait for its creation.
+                client.exists_async(path, watch=fired).rawlink(looked)
+            else:
+                done(result.exception is None or type(result.exception) in _REFUSALS)
+
+        def looked(result: Any) -> None:
+            if result.exception is None and result.value is not None:
+                ask()  # it has just been created
+            else:
+                answered(result)
+
+        ask()
+
+    def _on_kazoo_state(self, client: Any, kazoo_state: str) -> None:
+        if self._client is not client:
+            return
+        state = _STATES[kazoo_state]
+        log.log(logging.INFO if state == "steady" else logging.WARNING, "ZooKeeper at %s: %s", self.hosts, state)
+        session = self.session_id if state == "suspended" else 0
+        self._connection.change(state, client.client_id[0] if state == "steady" else session)
+        if state == "steady":
+            # Not on this thread: it is the one that empties the pipe which each request goes through.
+            client.handler.dispatch_callback(Callback("watch", self._watches.set_all, ()))
+
+
+class _Answers:
+    """The answers to many reads under one deadline, None for a znode that is not there."""
+
+    def __init__(self, pending: list[tuple[str, Any]]) -> None:
+        self._pending = pending
+
+    def get(self, timeout: float) -> list[Any]:
+        end = time.monotonic() + timeout
+        return [self._one(path, answer, end) for path, answer in self._pending]
+
+    def _one(self, path: str, answer: Any, end: float) -> Any:
+        try:
+            return answer.get(timeout=max(0.0, end - time.monotonic()))
+        except kazoo_errors.NoNodeError:
+            return None
+        except tuple(_REFUSALS) as error:
+            raise _refusal(error, path) from None
+
+
+def _transaction(kazoo: Any, folder: str, ops: Sequence[Op]) -> Any:
+    transaction = kazoo.transaction()
+    for op in ops:
+        path = folder + op.path
+        if isinstance(op, Create):
+            transaction.create(path, op.value, ephemeral=op.ephemeral)
+        elif isinstance(op, Set):
+            transaction.set_data(path, op.value, op.version)
+        elif isinstance(op, Delete):
+            transaction.delete(path, op.version)
+        else:
+            transaction.check(path, op.version)
+    return transaction
+
+
+def _refusal(error: Exception, path: str) -> HootError:
+    kind, text = _REFUSALS.get(type(error), (MetadataUnavailable, f"ZooKeeper failed at {{}}: {type(error).__name__}"))
+    return kind(text.format(path))
+
+
+def _naming(verb: str, paths: Sequence[str]) -> str:
+    return f"{verb} {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+
+
+def _end(client: Any) -> None:
+    try:
+        client.stop()
+        client.close()
+    except Exception:
+        log.exception("the ZooKeeper client did not end cleanly")

@@ -1,1 +1,1 @@
-"""Where messages rest: one interface (`base`), the reference in memory, the embedded log, and the tail cache in front."""
+"""Where messages rest: one interface (`base`), the reference in memory, the embedded log, the tail cache in front."""

@@ -1,96 +1,23 @@
-"""The embedded ZooKeeper with real processes: it starts, keeps its data, ends with its host, and says what is wrong."""
+"""The embedded ZooKeeper with real processes: it starts, keeps its data, and says what is wrong."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import multiprocessing
-import os
 import shutil
-import signal
 import socket
 import struct
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
-from delivery.embedded import EmbeddedZooKeeper, find_java
-from delivery.embedded import ports as ports_module
-from delivery.embedded import zookeeper as zookeeper_module
+from delivery.embedded import EmbeddedZooKeeper, ports as ports_module, zookeeper as zookeeper_module
 from delivery.embedded.folder import DataFolder
-from delivery.embedded.server import command, config_text, environment, zookeeper_jars
 from delivery.errors import ConfigError, DataFolderError, EmbeddedError, PortInUse
+from tests.integration.embedded import client, pid_of, running
 
 pytestmark = pytest.mark.integration
-
-ROOT = Path(__file__).resolve().parents[2]
-NEVER = threading.Event()
-
-# Starts a ZooKeeper in the folder argv[1], prints its process ids and address, and waits to be killed.
-HOST = """\
-import sys, threading
-from pathlib import Path
-from delivery.embedded import EmbeddedZooKeeper
-server = EmbeddedZooKeeper(Path(sys.argv[1]))
-{start}
-print(server.pid, server._guard.pid, server.address, flush=True)
-threading.Event().wait()
-"""
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        NEVER.wait(0.02)
-
-
-def running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def client(address: str) -> Iterator[KazooClient]:
-    found = KazooClient(address, timeout=5.0)
-    found.start(timeout=15)
-    try:
-        yield found
-    finally:
-        found.stop()
-        found.close()
-
-
-@contextlib.contextmanager
-def host(folder: Path, start: str = "server.start()") -> Iterator[tuple[subprocess.Popen[str], int, int, str]]:
-    """Another Python process with a ZooKeeper of its own: the process, ZooKeeper's pid, its guard's and its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOST.format(start=start), str(folder)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with process:
-        try:
-            assert process.stdout is not None
-            pid, guard, address = process.stdout.readline().split()
-            yield process, int(pid), int(guard), address
-        finally:
-            process.kill()
-
-
-def pid_of(server: EmbeddedZooKeeper) -> int:
-    assert server.pid is not None
-    return server.pid
-
 
 # -- a life ---------------------------------------------------------------------------------------------------------
 
@@ -217,103 +144,6 @@ def test_any_folder_name_will_do(tmp_path: Path) -> None:
         assert server.alive
 
 
-# -- a death --------------------------------------------------------------------------------------------------------
-
-
-def test_it_ends_when_its_host_is_killed(tmp_path: Path) -> None:
-    with host(tmp_path) as (process, pid, guard, _address):
-        assert running(pid)
-        process.send_signal(signal.SIGKILL)
-        eventually(lambda: not running(pid), "ZooKeeper has ended with its host")
-        eventually(lambda: not running(guard), "so has the guard")
-    with EmbeddedZooKeeper(tmp_path) as server:
-        assert server.alive, "the folder is free at once"
-
-
-def test_it_ends_with_its_host_although_the_thread_that_started_it_is_long_gone_but_not_before(tmp_path: Path) -> None:
-    start = "t = threading.Thread(target=server.start); t.start(); t.join()"
-    with host(tmp_path, start) as (process, pid, _guard, address):
-        with client(address) as zookeeper:
-            assert zookeeper.exists("/zookeeper")
-        process.send_signal(signal.SIGKILL)
-        eventually(lambda: not running(pid), "ZooKeeper has ended with its host")
-
-
-def test_it_ends_with_its_host_although_a_forked_child_of_the_host_lives_on(tmp_path: Path) -> None:
-    """The child holds the host's end of the pipe, so there is no end of file; the change of parent tells."""
-    start = "import os; server.start()\nif os.fork() == 0:\n    threading.Event().wait()"
-    with host(tmp_path, start) as (process, pid, _guard, _address):
-        process.send_signal(signal.SIGKILL)
-        eventually(lambda: not running(pid), "ZooKeeper has ended with its host")
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def test_stop_works_although_a_forked_child_of_the_host_lives_on(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as server:
-        child = multiprocessing.get_context("fork").Process(target=NEVER.wait)
-        child.start()
-        pid = pid_of(server)
-        server.stop()
-        assert not running(pid)
-        child.kill()
-        child.join()
-
-
-def test_it_ends_when_its_guard_is_killed_and_starts_again(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as server:
-        pid = pid_of(server)
-        assert server._guard is not None
-        os.kill(server._guard.pid, signal.SIGKILL)
-        eventually(lambda: not running(pid), "the kernel ends ZooKeeper with its guard")
-        assert not server.alive
-        server.start()
-        assert server.alive
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_meant_for_the_whole_service_do_not_take_it_away(tmp_path: Path, number: signal.Signals) -> None:
-    """The host has checkpoints to write into it before it ends."""
-    with host(tmp_path) as (process, pid, guard, address):
-        assert os.getpgid(pid) == os.getpgid(guard) != os.getpgid(process.pid), "Ctrl-C does not reach it"
-        os.kill(guard, number)
-        os.kill(pid, number)
-        with client(address) as zookeeper:
-            zookeeper.create("/checkpoint", b"")
-        assert running(guard)
-        process.kill()
-        eventually(lambda: not running(pid), "it ends with its host all the same")
-
-
-def test_a_server_left_behind_in_the_folder_is_ended_by_the_next_start(tmp_path: Path) -> None:
-    """Where the kernel does not end ZooKeeper with its guard, it runs on, holding the lock of the data."""
-    folder = DataFolder(tmp_path)
-    folder.prepare()
-    port = ports_module.free_port(None)
-    folder.write_config(config_text(port))
-    locks = folder.lock()
-    arguments = command(find_java(), zookeeper_jars(), 64, folder.marker)
-    with subprocess.Popen(
-        arguments, cwd=tmp_path, env=environment(), pass_fds=[locks.server], stderr=subprocess.DEVNULL
-    ) as orphan:
-        locks.close()
-        try:
-            eventually(lambda: ports_module.answers(port, folder.data), "the orphan serves", 30)
-            folder.pid_file.write_text(f"{os.getpid()}\n")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("delivery.embedded.folder.ORPHAN_SECONDS", 0.2)
-                with pytest.raises(DataFolderError, match="end it by hand"):
-                    EmbeddedZooKeeper(tmp_path).start()
-            assert orphan.poll() is None, "a process id that is not its own is left in peace"
-
-            folder.pid_file.write_text(f"{orphan.pid}\n")
-            with EmbeddedZooKeeper(tmp_path) as server:
-                assert server.alive
-                assert orphan.wait(10) == -signal.SIGKILL
-        finally:
-            orphan.kill()
-
-
 # -- bad use --------------------------------------------------------------------------------------------------------
 
 
@@ -378,7 +208,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_without_pyspark_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
     with pytest.raises(EmbeddedError, match=r"PySpark, which is not installed; .*pip install 'hoot\[embedded\]'"):
         EmbeddedZooKeeper(tmp_path).start()
 

@@ -1,0 +1,241 @@
+"""The cases of `hoot bench`, each a function from a Setup to a Result. Every one checks what was delivered first."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from delivery.batch import encode, headers_in, open_batch
+from delivery.bench.consumer import Outcome, Task
+from delivery.bench.report import Result, result, with_latencies
+from delivery.client import Client, Queue
+from delivery.client.publisher import Receipt
+from delivery.errors import HootError
+from delivery.model import Durability, Message
+
+FLOOR_BATCH = 2048
+"""Messages in a batch of `floor`: what the publisher packs at 100 B under load."""
+_SETTLE_SECONDS = 10.0
+
+
+class BenchFailed(HootError):
+    """Something was lost, doubled or reordered, or not checkpointed: there is no rate to print."""
+
+    code = "bench_failed"
+
+
+class Setup(msgspec.Struct):
+    """What all cases share."""
+
+    client: Client
+    zookeeper: str
+    folder: Path
+    size: int
+    messages: int
+    durability: Durability
+    partitions: int = 1
+    rate: float = 1000.0
+    subscriptions: int = 1
+    selectivity: float = 0.01
+    batches: bool = False
+
+
+def publish(setup: Setup) -> Result:
+    """The publisher alone: `put` per message until every one is acknowledged."""
+    with _queue(setup) as queue:
+        begun = time.monotonic_ns()
+        _publish(setup, queue)
+        return _rate("publish", setup, setup.messages, time.monotonic_ns() - begun)
+
+
+def live(setup: Setup) -> Result:
+    """Publisher and subscriber at once, from the first `put` to the last callback; acknowledged and checkpointed."""
+    with _queue(setup) as queue, _consumer(setup, queue, "latest") as outcome:
+        begun = time.monotonic_ns()
+        receipts = _publish(setup, queue)
+        found = outcome()
+        _check(setup, queue, found, receipts)
+        return _rate("live", setup, setup.messages, found.last_ns - begun)
+
+
+def drain(setup: Setup) -> Result:
+    """A backlog that is there already, from the moment of attaching to the last callback."""
+    with _queue(setup) as queue:
+        receipts = _publish(setup, queue)
+        with _consumer(setup, queue, "earliest") as outcome:
+            found = outcome()
+            _check(setup, queue, found, receipts)
+            return _rate("drain", setup, setup.messages, found.last_ns - found.attached_ns)
+
+
+def latency(setup: Setup) -> Result:
+    """From the moment a message was due at a steady rate to its callback; late sends count against it."""
+    with _queue(setup) as queue, _consumer(setup, queue, "latest", latency=True) as outcome:
+        begun = time.monotonic_ns()
+        receipts = _publish_paced(setup, queue)
+        found = outcome()
+        _check(setup, queue, found, receipts)
+        rated = _rate("latency", setup, setup.messages, found.last_ns - begun)
+        warm = len(found.latencies_ns) // 10
+        return with_latencies(rated, found.latencies_ns[warm:])
+
+
+def fanout(setup: Setup) -> Result:
+    """Every message to each of several subscriptions, one process each; the rate counts deliveries."""
+    with _queue(setup) as queue, _consumers(setup, queue) as outcomes:
+        begun = time.monotonic_ns()
+        receipts = _publish(setup, queue)
+        found = outcomes()
+        for number, one in enumerate(found):
+            _check(setup, queue, one, receipts, name=f"bench{number}")
+        last = max(one.last_ns for one in found)
+        return _rate("fanout", setup, setup.messages * setup.subscriptions, last - begun)
+
+
+def filter(setup: Setup) -> Result:  # noqa: A001 - the case's name
+    """A topic filter that leaves `selectivity` of a backlog; the rate counts messages scanned."""
+    with _queue(setup) as queue:
+        wanted, receipts = _publish_topics(setup, queue)
+        with _consumer(setup, queue, "earliest", topics=["wanted"], expected=len(wanted)) as outcome:
+            found = outcome()
+            _check(setup, queue, found, [receipts[number] for number in wanted])
+            return _rate("filter", setup, setup.messages, found.last_ns - found.attached_ns)
+
+
+def floor(size: int, messages: int) -> Result:
+    """The limit: the same packed batches decoded and the callback called in one process, no network and no disk."""
+    batch = encode([(bytes(size), None, "", b"")] * FLOOR_BATCH, 0)
+    ids = array("q")
+
+    def callback(message: Message) -> None:
+        ids.append(message.number)
+
+    begun = time.monotonic_ns()
+    for _ in range(-(-messages // FLOOR_BATCH)):
+        for at, header in headers_in(batch):
+            for message in open_batch(batch[at : at + header.length]).messages("bench"):
+                callback(message)
+    return result("floor", size, len(ids), (time.monotonic_ns() - begun) / 1e9)
+
+
+CASES: dict[str, Callable[[Setup], Result]] = {
+    "publish": publish, "live": live, "drain": drain, "latency": latency, "fanout": fanout, "filter": filter,
+}  # fmt: skip
+
+
+def _rate(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:
+    return result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
+
+
+@contextmanager
+def _queue(setup: Setup) -> Iterator[Queue]:
+    name = f"bench-{random.getrandbits(48):012x}"
+    setup.client.create_queue(name, partitions=setup.partitions, durability=setup.durability)
+    try:
+        yield setup.client.queue(name)
+    finally:
+        setup.client.delete_queue(name)
+
+
+def _publish(setup: Setup, queue: Queue) -> list[Receipt]:
+    body = random.randbytes(setup.size)
+    with queue.publisher() as publisher:
+        put = publisher.put
+        return [put(body) for _ in range(setup.messages)]
+
+
+def _publish_paced(setup: Setup, queue: Queue) -> list[Receipt]:
+    padding = bytes(max(0, setup.size - 8))
+    interval, receipts = 1e9 / setup.rate, []
+    with queue.publisher(linger_ms=0) as publisher:
+        begun = time.monotonic_ns() + 100_000_000
+        for number in range(setup.messages):
+            due = begun + int(number * interval)
+            if (early := due - time.monotonic_ns()) > 0:
+                time.sleep(early / 1e9)
+            receipts.append(publisher.put(due.to_bytes(8, "little") + padding))
+    return receipts
+
+
+def _publish_topics(setup: Setup, queue: Queue) -> tuple[list[int], list[Receipt]]:
+    body, spread = random.randbytes(setup.size), random.Random(1)
+    wanted, receipts = [], []
+    with queue.publisher() as publisher:
+        for number in range(setup.messages):
+            if spread.random() < setup.selectivity:
+                wanted.append(number)
+                receipts.append(publisher.put(body, topic="wanted"))
+            else:
+                receipts.append(publisher.put(body, topic="other"))
+    if not wanted:
+        raise BenchFailed("no message was selected: use more --messages or a larger --selectivity")
+    return wanted, receipts
+
+
+@contextmanager
+def _consumer(
+    setup: Setup, queue: Queue, start: str, *, name: str = "bench", latency: bool = False,
+    topics: list[str] | None = None, expected: int | None = None,
+) -> Iterator[Callable[[], Outcome]]:  # fmt: skip
+    task = Task(
+        zookeeper=setup.zookeeper, queue=queue.name, name=name, expected=expected or setup.messages,
+        ids_file=str(setup.folder / f"{name}.ids"), start=start, topics=topics or [], latency=latency,
+        batches=setup.batches,
+    )  # fmt: skip
+    command = [sys.executable, "-m", "delivery.bench.consumer", msgspec.json.encode(task).decode()]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        try:
+            _read_line(process)
+            yield lambda: msgspec.json.decode(_read_line(process), type=Outcome)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _consumers(setup: Setup, queue: Queue) -> Iterator[Callable[[], list[Outcome]]]:
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        waits = [
+            stack.enter_context(_consumer(setup, queue, "latest", name=f"bench{number}"))
+            for number in range(setup.subscriptions)
+        ]
+        yield lambda: [wait() for wait in waits]
+
+
+def _read_line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise BenchFailed("the subscriber's process ended early; what it said is above")
+    return line
+
+
+def _check(setup: Setup, queue: Queue, found: Outcome, receipts: list[Receipt], *, name: str = "bench") -> None:
+    """Raise BenchFailed unless exactly what was published arrived, in order, and the checkpoints are at the end."""
+    ids = array("q")
+    ids.frombytes((setup.folder / f"{name}.ids").read_bytes())
+    expected = sorted(int(receipt.id) for receipt in receipts)
+    if sorted(ids) != expected:
+        raise BenchFailed(f"{len(expected)} messages were published and {len(ids)} delivered; they are not the same")
+    if setup.partitions == 1 and any(a >= b for a, b in pairwise(ids)):
+        raise BenchFailed("messages were delivered out of order")
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while (behind := _behind(setup, queue, name, expected[-1])) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if behind:
+        raise BenchFailed(f"the checkpoint of {name} stayed behind the last message")
+
+
+def _behind(setup: Setup, queue: Queue, name: str, last: int) -> bool:
+    info = setup.client.subscription_info(queue.name, name)
+    return max((partition.position for partition in info.partitions), default=0) < last

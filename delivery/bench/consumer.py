@@ -1,0 +1,104 @@
+"""The subscriber's process of a bench: counts, keeps every id in order of arrival, and measures latencies if asked.
+
+Started by `cases` as `python -m delivery.bench.consumer JSON`; talks by lines of JSON on its standard output. The ids
+go to a file, eight bytes each in native order, for the parent to hold against what was published.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from array import array
+from pathlib import Path
+from threading import Event
+
+import msgspec
+
+from delivery.model import Message
+from subscriber import Subscriber
+
+
+class Task(msgspec.Struct):
+    """What to receive."""
+
+    zookeeper: str
+    queue: str
+    name: str
+    expected: int
+    """End after this many messages."""
+    ids_file: str
+    start: str = "latest"
+    topics: list[str] = []
+    latency: bool = False
+    batches: bool = False
+    """Use a batch listener."""
+    seconds_max: float = 600.0
+
+
+class Outcome(msgspec.Struct):
+    """What was received. Times are CLOCK_MONOTONIC, which all processes of a machine share."""
+
+    count: int
+    attached_ns: int
+    first_ns: int
+    last_ns: int
+    latencies_ns: list[int]
+
+
+class Tally:
+    """The listener's state: ids in order of arrival, and when the first and the last came."""
+
+    def __init__(self, expected: int) -> None:
+        self.ids = array("q")
+        self.latencies: list[int] = []
+        self.expected = expected
+        self.first_ns = self.last_ns = 0
+        self.done = Event()
+
+    def message(self, message: Message) -> None:
+        """Per message: keep the id; the last one expected stops the clock."""
+        self.ids.append(message.number)
+        if len(self.ids) == self.expected:
+            self._end()
+
+    def timed_message(self, message: Message) -> None:
+        """As `message`, with the time since the publisher meant to send it (first 8 bytes of the body)."""
+        self.latencies.append(time.monotonic_ns() - int.from_bytes(message.body[:8], "little"))
+        self.message(message)
+
+    def batch(self, messages: list[Message]) -> None:
+        """Per push."""
+        self.ids.extend([message.number for message in messages])
+        if len(self.ids) >= self.expected:
+            self._end()
+
+    def _end(self) -> None:
+        self.last_ns = time.monotonic_ns()
+        self.done.set()
+
+
+def run(task: Task) -> Outcome:
+    """Subscribe, receive what is expected, and leave the durable state for the parent to look at."""
+    tally = Tally(task.expected)
+    subscriber = Subscriber(task.name, zookeeper=task.zookeeper)
+    subscription = subscriber.subscribe(task.queue, start=task.start, topics=task.topics or None)
+    if task.batches:
+        subscription.batch_listener(tally.batch)
+    else:
+        subscription.listener(tally.timed_message if task.latency else tally.message)
+    attached_ns = time.monotonic_ns()
+    with subscriber:
+        _say({"ready": True})
+        tally.done.wait(task.seconds_max)
+    with Path(task.ids_file).open("wb") as file:
+        tally.ids.tofile(file)
+    return Outcome(len(tally.ids), attached_ns, tally.first_ns, tally.last_ns, tally.latencies)
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _say(run(msgspec.json.decode(sys.argv[1], type=Task)))

@@ -1,0 +1,160 @@
+"""Options that several commands share, and the parsers of their values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from delivery.errors import InvalidRequest
+from delivery.ids import MessageId
+from delivery.model import PARTITIONS_MAX
+
+ZOOKEEPER_DEFAULT = "127.0.0.1:2181"
+
+Start = Literal["earliest", "latest"] | MessageId | datetime
+"""A place in a queue: an end, a message, or a time."""
+
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*(?:([kmgt])(?:i?b)?|b)?\Z", re.ASCII | re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SPAN = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?(?:ms|[smhdw])\s*)+\Z", re.ASCII)
+_SPAN_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_SPAN_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SECONDS = re.compile(r"\d{1,12}(?:\.\d{1,6})?\Z", re.ASCII)
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?\Z", re.ASCII)
+_HEADER_PARTS = 2
+
+
+def parse_size(text: str) -> int:
+    """Bytes: `4096`, `64KiB`, `10 GB`. Units are binary, with or without the i."""
+    found = _SIZE.match(text.strip())
+    if not found:
+        raise typer.BadParameter(f"{text[:40]!r} is no size: use bytes or a unit, such as 4096, 64KiB or 10GiB")
+    return int(float(found[1]) * _SIZE_UNITS[(found[2] or "").lower()]) if "." in found[1] else (
+        int(found[1]) * _SIZE_UNITS[(found[2] or "").lower()]
+    )
+
+
+def parse_span(text: str) -> float:
+    """Seconds: `90`, `1.5s`, `10m`, `1h30m`, `7d`, `2w`."""
+    stripped = text.strip().lower()
+    if _SECONDS.match(stripped):
+        return float(stripped)
+    if not _SPAN.match(stripped):
+        raise typer.BadParameter(f"{text[:40]!r} is no length of time: use seconds or units, such as 90s, 1h30m or 7d")
+    return float(sum(float(count) * _SPAN_UNITS[unit] for count, unit in _SPAN_PART.findall(stripped)))
+
+
+def parse_place(text: str) -> Start:
+    """`earliest`, `latest`, a message id, a time, or a time ago: `-1h`, `10m ago`."""
+    stripped = text.strip()
+    if stripped == "earliest" or stripped == "latest":  # noqa: PLR1714 - mypy narrows this form to the literals
+        return stripped
+    if stripped.startswith("-") or stripped.lower().endswith("ago"):
+        return _ago(stripped.removeprefix("-").strip())
+    try:
+        return MessageId.parse(stripped)
+    except InvalidRequest as error:
+        if re.fullmatch(r"\d+(-\d+)?", stripped, re.ASCII):
+            if moment := _time(stripped):
+                return moment
+            raise typer.BadParameter(error.message) from None
+    moment = _time(stripped)
+    if moment is None:
+        raise typer.BadParameter(
+            f"{text[:40]!r} is no place in a queue: use earliest, latest, a message id, a time such as"
+            " 2026-01-31T12:00:00Z (without a zone it is local), or a time ago such as -1h or '10m ago'"
+        )
+    return moment
+
+
+def _ago(text: str) -> datetime:
+    seconds = parse_span(re.sub(r"\s*ago\Z", "", text, flags=re.IGNORECASE))
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except OverflowError:
+        raise typer.BadParameter(f"{text[:40]!r} is too long ago") from None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def parse_header(text: str) -> tuple[str, bytes]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter(f"{text[:40]!r} is no header: use NAME=VALUE")
+    return name, os.fsencode(value)
+
+
+def parse_partitions(text: str) -> tuple[int, ...]:
+    """`3`, `0-2` or `0,4,7`."""
+    found: list[int] = []
+    for piece in text.split(","):
+        part = _RANGE.match(piece.strip())
+        first, last = (int(part[1]), int(part[2] or part[1])) if part else (1, 0)
+        if not first <= last < PARTITIONS_MAX:
+            raise typer.BadParameter(f"{text[:40]!r} names no partitions: use 3, 0-2 or 0,4,7, up to 32766")
+        found += range(first, last + 1)
+    return tuple(found)
+
+
+def chosen(partitions: Iterable[tuple[int, ...]] | None) -> tuple[int, ...] | None:
+    """All partitions that repeated options name, in order, each once; None without any."""
+    numbers = sorted({number for several in partitions or () for number in several})
+    return tuple(numbers) or None
+
+
+def parse_port(text: str) -> int:
+    """A port; 0 stands for a free one."""
+    if not re.fullmatch(r"\d{1,5}", text.strip(), re.ASCII) or int(text) > 65_535:
+        raise typer.BadParameter(f"{text[:20]!r} is no port: use 1 to 65535, or 0 for a free one")
+    return int(text)
+
+
+def data_folder(chosen_folder: Path | None) -> Path:
+    """The data folder: the one chosen, else the user's own ($XDG_DATA_HOME/hoot or ~/.local/share/hoot)."""
+    if chosen_folder is not None:
+        return chosen_folder
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "hoot"
+
+
+ZooKeeper = Annotated[
+    str, typer.Option("--zookeeper", metavar="HOSTS", envvar="HOOT_ZOOKEEPER", help="ZooKeeper's address, HOST:PORT[,…].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", envvar="HOOT_DATA", show_default="$XDG_DATA_HOME/hoot or ~/.local/share/hoot",
+        help="The data folder; made when it is not there.",
+    ),
+]  # fmt: skip
+Partitions = Annotated[
+    list[tuple[int, ...]] | None,
+    typer.Option(
+        "--partition", "-p", metavar="N", parser=parse_partitions, show_default=False,
+        help="Only this partition: 3, 0-2 or 0,4,7; repeatable. Default: all.",
+    ),
+]  # fmt: skip
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; repeatable. Default: all.", show_default=False),
+]
+PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
+Format = Annotated[
+    str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template: '{time} {key} {body}'.")
+]

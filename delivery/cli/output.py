@@ -1,0 +1,129 @@
+"""What commands print: tables, JSON, and numbers as people read them.
+
+A table goes to a terminal in colour and to a pipe as plain aligned columns, never cut off. Everything that is listed
+can be had as JSON instead (`--json`): one document, indented for a terminal and in one line for a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+NOTHING = "-"
+"""What stands in a table where there is no value."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+class Column(NamedTuple):
+    """A column of a table; numbers stand on the right."""
+
+    title: str
+    side: Literal["left", "right"] = "left"
+
+
+def show_json(value: Any) -> None:  # noqa: ANN401 - JSON is any value
+    """Print one JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+
+def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, total: Sequence[str] | None = None) -> None:
+    """Print rows under their titles; `total` is a last row that sums them up."""
+    everything = [*rows, total] if total is not None else [*rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, rows, total)
+    else:
+        titles = [column.title.upper() for column in columns]
+        _plain_table(columns, [titles, *everything])
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], total: Sequence[str] | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, show_footer=bool(total))
+    for index, column in enumerate(columns):
+        table.add_column(column.title, justify=column.side, overflow="fold", footer=total[index] if total else "")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _plain_table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column.side == "right" else cell.ljust(width)
+            for column, width, cell in zip(columns, widths, line, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def show_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one pair a line."""
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        print(f"{name.ljust(width)}  {value}")
+
+
+def tell(text: str) -> None:
+    """Say something to a person, on standard error: standard output is for data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def size(count: int | None) -> str:
+    """Bytes in the largest binary unit that keeps them above one: `1.5 MiB`."""
+    if count is None:
+        return NOTHING
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{count} B"
+
+
+def number(count: int | None) -> str:
+    """A count with its thousands apart; a dash for none."""
+    return NOTHING if count is None else f"{count:,}"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in its two largest units: `850 ms`, `2.5 s`, `4m 10s`, `3d 4h`."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms" if seconds > 0 else "0 s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for index, (length, unit) in enumerate(_SPANS):
+        if whole >= length:
+            rest = whole % length
+            below = _SPANS[index + 1] if index + 1 < len(_SPANS) else None
+            tail = f" {rest // below[0]}{below[1]}" if below and rest >= below[0] else ""
+            return f"{whole // length}{unit}{tail}"
+    raise AssertionError("at least one second")
+
+
+def age(timestamp_ms: int | None, *, clock: Callable[[], float] = time.time) -> str:
+    """How long ago, for people: `4m 10s ago`; `in 3.0 s` when clocks differ; a dash for never."""
+    if not timestamp_ms:
+        return NOTHING
+    passed = clock() - timestamp_ms / 1000
+    if passed < -1:
+        return f"in {span(-passed)}"
+    return f"{span(passed)} ago" if passed >= 1 else "just now"
+
+
+def moment(timestamp_ms: int | None) -> str | None:
+    """A time in ISO 8601 with milliseconds, UTC, for JSON; None for never."""
+    if not timestamp_ms:
+        return None
+    text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

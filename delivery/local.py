@@ -1,0 +1,117 @@
+"""A whole engine on this machine as child processes: an embedded ZooKeeper and one region host, for bench and demo.
+
+The same programs that a user runs, from the same command line; nothing is shared with them but sockets and files.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from delivery.embedded.zookeeper import EmbeddedZooKeeper
+from delivery.errors import EmbeddedError
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+
+
+class HostProcess:
+    """One `hoot serve` on a ZooKeeper that is there. Killed or stopped, it can be started again on the same data."""
+
+    def __init__(self, zookeeper: str, data: Path, *options: str) -> None:
+        self._command = [
+            sys.executable, "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data),
+            "--port", "0", "--http-port", "0", *options,
+        ]  # fmt: skip
+        self._zookeeper = zookeeper
+        self._log = data.parent / f"{data.name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process; it must be running."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the process and return when it has registered. Raises EmbeddedError with the end of its log."""
+        with ZooKeeperClient(self._zookeeper) as zookeeper, self._log.open("ab") as output:
+            catalog = Catalog(zookeeper)
+            before = {host.host for host in catalog.hosts()}
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+            deadline = time.monotonic() + _READY_SECONDS
+            while all(host.host in before for host in catalog.hosts()):
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise EmbeddedError(f"the region host did not start; its log ends:\n{self._log_end()}")
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the process with SIGTERM, and with SIGKILL if that takes too long. Stopping twice is fine."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _log_end(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+
+
+class LocalEngine:
+    """An embedded ZooKeeper and a HostProcess under one folder; a context manager that ends both."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options` are passed to `hoot serve`. Nothing starts before `start` or `with`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
+        self._data, self._options = folder / "data", options
+        self._host: HostProcess | None = None
+
+    @property
+    def address(self) -> str:
+        """What `--zookeeper` and `connect` take."""
+        return self.zookeeper.address
+
+    @property
+    def host(self) -> HostProcess:
+        """The region host; only after `start`."""
+        assert self._host is not None
+        return self._host
+
+    def start(self) -> None:
+        """Start ZooKeeper, then the host. On failure nothing is left running."""
+        self.zookeeper.start()
+        try:
+            self._host = HostProcess(self.address, self._data, *self._options)
+            self._host.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the host, then ZooKeeper. Stopping twice is fine."""
+        if self._host is not None:
+            self._host.stop()
+        self.zookeeper.stop()
+
+    def __enter__(self) -> LocalEngine:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

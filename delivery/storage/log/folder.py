@@ -1,0 +1,86 @@
+"""The data folder: its layout version and the places of queues and partitions in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from delivery.errors import DataFolderError, InvalidRequest, LayoutMismatch
+from delivery.model import check_name
+from delivery.storage.base import PartitionKey
+from delivery.storage.log.disk import Disk, refusals
+
+LAYOUT_VERSION: Final = 1
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The content of `layout.json`."""
+
+    kind: str
+    version: int
+
+
+LAYOUT: Final = Layout("hoot-log", LAYOUT_VERSION)
+
+
+class DataFolder:
+    """The folder that the hosts of one machine share."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Make the folder where it is missing and check its layout version.
+
+        Raises LayoutMismatch when it is of another version (and touches nothing), DataFolderError when it cannot be
+        made, read or written.
+        """
+        self.path = path
+        self._disk = disk
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._check_layout()
+            (path / "queues").mkdir(exist_ok=True)
+        except OSError as error:
+            raise DataFolderError(f"data folder {path}: {error.strerror or error}") from error
+        if not os.access(path / "queues", os.R_OK | os.W_OK | os.X_OK):
+            raise DataFolderError(f"data folder {path}: no permission to write")
+
+    def queue(self, queue: str, generation: str) -> Path:
+        """The folder of one generation of a queue. Raises InvalidRequest for a name that is none."""
+        check_name("queue", queue)
+        if "~" in generation or "/" in generation or not generation.isprintable() or not 1 <= len(generation) <= 64:
+            raise InvalidRequest(f"{generation[:60]!r} is no generation of a queue")
+        return self.path / "queues" / f"{queue}~{generation}"
+
+    def partition(self, key: PartitionKey) -> Path:
+        """The folder of a partition."""
+        return self.queue(key.queue, key.generation) / f"{key.partition:05}"
+
+    def sync_places(self, partition: Path) -> None:
+        """Bring the entries of a partition's folder and of those above it to the disk."""
+        for folder in (partition, partition.parent, partition.parent.parent):
+            self._disk.sync_folder(folder)
+
+    def remove(self, queue_folder: Path) -> None:
+        """Delete the folder of a queue; a missing one is fine. Raises StorageUnavailable when it cannot be."""
+        with refusals(f"delete {queue_folder.name}"):
+            if queue_folder.exists():
+                shutil.rmtree(queue_folder)
+                self._disk.sync_folder(queue_folder.parent)
+
+    def _check_layout(self) -> None:
+        place = self.path / "layout.json"
+        if not place.exists():
+            # Two hosts may start at once: both put the same content in place, each atomically.
+            self._disk.write_file(place, msgspec.json.encode(LAYOUT))
+        try:
+            found = msgspec.json.decode(place.read_bytes(), type=Layout)
+        except msgspec.MsgspecError as error:
+            raise LayoutMismatch(f"{place} does not parse: {error}") from error
+        if found != LAYOUT:
+            raise LayoutMismatch(
+                f"data folder {self.path} has layout {found.kind} {found.version}; this version of Hoot reads"
+                f" {LAYOUT.kind} {LAYOUT.version}: start the version that wrote it, or name another folder"
+            )

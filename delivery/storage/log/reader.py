@@ -1,0 +1,128 @@
+"""Reading batches from a segment, every checksum looked at on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from threading import Lock
+from typing import Final
+
+import google_crc32c
+
+from delivery.batch import HEADER_BYTES, Header, peek
+from delivery.errors import CorruptRecord
+from delivery.storage.base import Chunk
+from delivery.storage.log.index import STRETCH_BYTES
+from delivery.storage.log.segment import ClosedFiles, LogFile, Segment
+
+PLACES_MAX: Final = 64
+"""Readers of one partition whose places are remembered; one more than that looks its place up in the index."""
+
+
+class Reader:
+    """Reads the segments of one partition; remembers where readers stopped. Thread-safe."""
+
+    def __init__(self, files: ClosedFiles) -> None:
+        self._files = files
+        self._places: dict[int, tuple[Segment, int]] = {}
+        self._lock = Lock()
+
+    def read(self, segment: Segment, after: int, bytes_max: int) -> Chunk:
+        """The whole batches of a segment that holds ids above `after`, at most `bytes_max` but at least one.
+
+        Raises CorruptRecord, OSError.
+        """
+        file = self._files.open(segment)
+        end = segment.extent.end
+        at = self._place(segment, after, end)
+        data = pread(file, min(max(bytes_max, HEADER_BYTES), end - at), at)
+        first = _header(data, 0)
+        if first.length > len(data):
+            data = pread(file, min(first.length, end - at), at)
+        headers, size = checked(data, after)
+        chunk = Chunk(data if size == len(data) else data[:size], headers)
+        self._remember(chunk.last_id, segment, at + size)
+        return chunk
+
+    def rank(self, segment: Segment, message_id: int) -> int:
+        """How many messages of the segment have an id up to `message_id`; reads one stretch of headers at most."""
+        end, last_id, messages = segment.extent
+        if message_id >= last_id:
+            return messages
+        if message_id < segment.base_id:
+            return 0
+        at, before = self._files.index(segment).find(message_id)
+        for _, header in walk(self._files.open(segment), at, end):
+            if header.last_id >= message_id:
+                return before + max(0, message_id - header.base_id + 1)
+            before += header.count
+        raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
+
+    def _place(self, segment: Segment, after: int, end: int) -> int:
+        """Where the first batch with an id above `after` starts."""
+        if after < segment.base_id:
+            return 0
+        known = self._places.get(after)
+        if known is not None and known[0] is segment:
+            return known[1]
+        start, _ = self._files.index(segment).find(after)
+        for at, header in walk(self._files.open(segment), start, end):
+            if header.last_id > after:
+                return at
+        raise CorruptRecord(f"{segment.log_path.name} ends before the batch after id {after}")
+
+    def _remember(self, last_id: int, segment: Segment, at: int) -> None:
+        with self._lock:
+            self._places.pop(last_id, None)
+            self._places[last_id] = segment, at
+            if len(self._places) > PLACES_MAX:
+                del self._places[next(iter(self._places))]
+
+
+def pread(file: LogFile, size: int, at: int) -> bytes:
+    """Exactly `size` bytes at `at`. Raises CorruptRecord when the file ends before, OSError."""
+    data = os.pread(file.fd, size, at)
+    while len(data) < size:
+        more = os.pread(file.fd, size - len(data), at + len(data))
+        if not more:
+            raise CorruptRecord(f"a segment was cut at {at + len(data)} inside stored data")
+        data += more
+    return data
+
+
+def walk(file: LogFile, at: int, end: int) -> Iterator[tuple[int, Header]]:
+    """(offset, header) of each batch from `at` up to `end`, a stretch of the file in memory at a time."""
+    start, window = at, b""
+    while at < end:
+        if at + HEADER_BYTES > start + len(window):
+            start, window = at, pread(file, min(STRETCH_BYTES, end - at), at)
+        header = _header(window, at - start)
+        yield at, header
+        at += header.length
+
+
+def checked(data: bytes, after: int) -> tuple[tuple[Header, ...], int]:
+    """The headers of the whole batches at the front of `data` and the bytes that they take.
+
+    Raises CorruptRecord when a checksum is wrong, the ids do not rise above `after`, or not even one is whole.
+    """
+    headers: list[Header] = []
+    at, size = 0, len(data)
+    while (header := peek(data, at)) is not None and (end := at + header.length) <= size:
+        # The checksum takes bytes objects only, hence a copy of the payload; it stays in the processor's cache.
+        if google_crc32c.value(data[at + HEADER_BYTES : end]) != header.payload_crc:
+            raise CorruptRecord(f"the checksum of the batch at id {header.base_id} is wrong")
+        if header.last_id <= after or (headers and header.base_id <= after):
+            raise CorruptRecord(f"the batch at id {header.base_id} comes after id {after}")
+        headers.append(header)
+        at, after = end, header.last_id
+    if not headers:
+        raise CorruptRecord("a segment ends in the middle of a batch")
+    return tuple(headers), at
+
+
+def _header(data: bytes, at: int) -> Header:
+    header = peek(data, at)
+    if header is None:
+        raise CorruptRecord("a segment ends in the middle of a batch header")
+    return header
