@@ -47,7 +47,7 @@ def check_topic(topic: str) -> str:
     return topic if topic == "" else check_name("topic", topic)
 
 
-def check_partition(partition: int, partitions: int, queue: str) -> int:
+def check_partition(partition: object, partitions: int, queue: str) -> int:
     """`partition` if the queue has it. Raises UnknownPartition."""
     if not isinstance(partition, int) or not 0 <= partition < partitions:
         raise UnknownPartition(f"queue {queue!r} has partitions 0 to {partitions - 1}, not {str(partition)[:20]}")
@@ -125,7 +125,8 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
     Raises InvalidRequest on a bad name or value, MessageTooLarge above 64 KiB in total.
     """
     parts: list[bytes] = []
-    for name, value in headers.items():
+    given: Iterable[tuple[object, object]] = headers.items()
+    for name, value in given:
         if not isinstance(name, str) or not name or not isinstance(value, bytes | bytearray | memoryview):
             raise InvalidRequest(f"header {str(name)[:40]!r}: names are text, not empty; values are bytes")
         raw = name.encode()

@@ -24,7 +24,7 @@ struct ReadRequest {
   1: string queue
   2: i32 partition
   3: i64 after          // ids above this one
-  4: i64 until          // stop at ids above this one; 0 for no end
+  4: i64 upTo           // stop at ids above this one; 0 for no end
   5: list<string> topics  // empty for all
   6: i32 bytesMax
   7: i32 waitMs         // how long to wait for something new; at most 30000
@@ -72,7 +72,7 @@ service RegionHost {
   PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
-  i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 until) throws (1: HootError error)
+  i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)
 
   // plain
   i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)

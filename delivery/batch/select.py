@@ -37,7 +37,10 @@ def _repack(batch: Batch, topics: AbstractSet[str]) -> bytes:
     wanted = [topic in topics for topic in columns.topics]
     places = columns.positions if columns.positions is not None else range(header.count)
     kept = Columns(
-        *(tuple(compress(column, wanted)) for column in (columns.topics, columns.keys, columns.blocks, columns.bodies)),
+        tuple(compress(columns.topics, wanted)),
+        tuple(compress(columns.keys, wanted)),
+        tuple(compress(columns.blocks, wanted)),
+        tuple(compress(columns.bodies, wanted)),
         tuple(compress(places, wanted)),
     )
     return assemble(

@@ -52,7 +52,7 @@ _HINTS = {
 }
 
 
-class PipeClosed(Exception):  # noqa: N818 - it is no error
+class PipeClosed(Exception):
     """The program that reads standard output went away: nothing more is worth writing."""
 
 
@@ -80,7 +80,9 @@ def failure(error: BaseException) -> Failure:
     error = cause(error)
     if isinstance(error, HootError):
         status = BAD_USE if error.code in _BAD_VALUES else FAILED
-        return Failure(error.code, _one_line(error.message), _HINTS.get(error.code), error.retryable, status)
+        # Where the text names a command already, a second piece of advice would only blur it.
+        hint = None if "`hoot " in error.message else _HINTS.get(error.code)
+        return Failure(error.code, _one_line(error.message), hint, error.retryable, status)
     if isinstance(error, _USAGE_ERROR):
         return _usage(error)
     if isinstance(error, OSError):

@@ -1,10 +1,10 @@
-"""How a message is printed: `--format text | json | body | TEMPLATE`.
+r"""How a message is printed: `--format text | json | body | TEMPLATE`.
 
     text      time, id, partition, topic, key and body in one line, control characters escaped
     json      one object in one line (the fields are those of `message_fields`)
     body      the bytes of the body and a line end
     TEMPLATE  any text with {id} {number} {time} {queue} {partition} {topic} {key} {body} {headers} {header.NAME};
-              {{ and }} are braces, and \\n \\t \\0 \\\\ are read as in most languages. A line end follows.
+              {{ and }} are braces, and \n \t \0 \\ are read as in most languages. A line end follows.
 
 A body is bytes. In JSON, bytes that are UTF-8 become a string and others become `{"base64": "…"}`.
 """

@@ -27,7 +27,6 @@ _SPAN_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
 _SPAN_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SECONDS = re.compile(r"\d{1,12}(?:\.\d{1,6})?\Z", re.ASCII)
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?\Z", re.ASCII)
-_HEADER_PARTS = 2
 
 
 def parse_size(text: str) -> int:
@@ -35,9 +34,8 @@ def parse_size(text: str) -> int:
     found = _SIZE.match(text.strip())
     if not found:
         raise typer.BadParameter(f"{text[:40]!r} is no size: use bytes or a unit, such as 4096, 64KiB or 10GiB")
-    return int(float(found[1]) * _SIZE_UNITS[(found[2] or "").lower()]) if "." in found[1] else (
-        int(found[1]) * _SIZE_UNITS[(found[2] or "").lower()]
-    )
+    unit = _SIZE_UNITS[(found[2] or "").lower()]
+    return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
 
 
 def parse_span(text: str) -> float:
@@ -130,7 +128,7 @@ def data_folder(chosen_folder: Path | None) -> Path:
 
 
 ZooKeeper = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOSTS", envvar="HOOT_ZOOKEEPER", help="ZooKeeper's address, HOST:PORT[,…].")
+    str, typer.Option("--zookeeper", metavar="HOSTS", envvar="HOOT_ZOOKEEPER", help="Where ZooKeeper is: HOST:PORT,…")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
@@ -152,9 +150,9 @@ Partitions = Annotated[
 ]  # fmt: skip
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; repeatable. Default: all.", show_default=False),
+    typer.Option("--topic", "-t", metavar="NAME", help="Only this topic; repeatable. Default: all.", show_default=False),
 ]
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
 Format = Annotated[
-    str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template: '{time} {key} {body}'.")
+    str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")
 ]

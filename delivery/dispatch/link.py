@@ -74,15 +74,25 @@ class Link:
         """One connection, from hello until it breaks. True when it was good for anything."""
         connection = await Connection.open(self._listener.address, self._listener.port)
         try:
-            async with trio.open_nursery(strict_exception_groups=False) as nursery:
-                nursery.start_soon(self._receive, connection, nursery.cancel_scope)
-                await self._say_hello(connection)
-                self._up(connection)
-            return True
+            return await self._use(connection)
         finally:
             self._target, self._connected = None, trio.Event()
             with trio.CancelScope(shield=True):
                 await connection.aclose()
+
+    async def _use(self, connection: Connection) -> bool:
+        proven = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._receive, connection, nursery.cancel_scope)
+            try:
+                await self._say_hello(connection)
+            except HootError as error:
+                self._note_unreachable(error)
+                nursery.cancel_scope.cancel()
+            else:
+                proven = True
+                self._up(connection)
+        return proven
 
     async def _receive(self, connection: Connection, whole: trio.CancelScope) -> None:
         try:

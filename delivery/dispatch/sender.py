@@ -84,12 +84,17 @@ class MessageSender:
         self._end: Callable[[Ending], None] = lambda _: None
 
     async def run(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until cancelled; `end` is called, once, when the run is over."""
+        """Send what comes into `buffer` until the run is over, of which `end` is told once, or until cancelled."""
         self._end = end
+        run = self._window.run
         while True:
             piece = await buffer.take()
             while not self._window.has_room(piece.messages, len(piece.data)):
                 await self._changed.park()
+            # The run may have ended while this task waited, before its cancellation reached it: what is left in the
+            # buffer then lies beyond a gap and must not go out in the next run.
+            if self._window.run != run:
+                return
             await self._send(piece, target)
 
     async def drained(self) -> None:
@@ -140,6 +145,7 @@ class MessageSender:
         self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:
+        self._window.rewind()
         end, self._end = self._end, lambda _: None
-        self._changed.unpark_all()
         end(ending)
+        self._changed.unpark_all()

@@ -12,6 +12,7 @@ from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.scanner import MessageScanner, Source
 from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
 from delivery.dispatch.window import Window
+from delivery.errors import HootError
 
 
 class Link(Protocol):
@@ -71,19 +72,26 @@ class SubscriptionWorker:
 
     async def _one_run(self, target: Target) -> Ending:
         buffer = Buffer(self._config.buffer_messages, self._config.buffer_bytes)
-        self._ending = Ending.BROKEN
-        with trio.CancelScope() as whole:
+        self._ending, lost = Ending.BROKEN, None
+        async with trio.open_nursery() as nursery:
 
             def end(ending: Ending) -> None:
                 self._ending = ending
-                whole.cancel()
-
-            async with trio.open_nursery(strict_exception_groups=False) as nursery:
-                self._scanning = trio.CancelScope()
-                nursery.start_soon(self._sender.run, buffer, target, end)
-                with self._scanning:
-                    await self._scanner.run(buffer, self._window.position)
-                await self._sender.drained()
                 nursery.cancel_scope.cancel()
-        self._window.rewind()
+
+            nursery.start_soon(self._sender.run, buffer, target, end)
+            try:
+                await self._scan(buffer)
+            except HootError as error:
+                lost = error
+            nursery.cancel_scope.cancel()
+        self._window.rewind()  # also where it was the partition that ended the run
+        if lost is not None:
+            raise lost
         return self._ending
+
+    async def _scan(self, buffer: Buffer) -> None:
+        """Scan until `drain`, then wait for the answers to what is out."""
+        with trio.CancelScope() as self._scanning:
+            await self._scanner.run(buffer, self._window.position)
+        await self._sender.drained()

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from delivery.errors import BadVersion, HootError, InvalidRequest
+from delivery.errors import BadVersion, HootError, InvalidRequest, MetadataUnavailable
 
 ANY_VERSION: Final = -1
 """Given as a version: the znode has to exist, and that is all."""
@@ -22,6 +22,10 @@ REQUEST_BYTES_MAX: Final = 1_000_000
 
 _OVERHEAD = 96  # of one operation beyond its path and value: lengths, flags, ACL
 _PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[!-.0-~]+)+\Z")
+
+
+class InDoubt(MetadataUnavailable):
+    """The change was sent and not answered: it may or may not have been done."""
 
 
 class NodeExists(BadVersion):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Literal
 
 State = Literal["steady", "suspended", "lost"]
-"""`steady`; `suspended`: no connection, the session and what is ephemeral may live on or not; `lost`: the session is over,
-and what was ephemeral with it. ZooKeeper tells that a session is over only when the connection is back: whoever acts by it
-keeps a clock of its own while the state is `suspended`."""
+"""`steady`; `suspended`: no connection, the session and what is ephemeral may live on or not; `lost`: the session is
+over, and what was ephemeral with it. ZooKeeper tells that a session is over only when the connection is back: whoever
+acts by it keeps a clock of its own while the state is `suspended`."""
 
 StateCallback = Callable[[State], None]
 
@@ -44,8 +44,10 @@ class ConnectionState:
             self._changed.notify_all()
 
     def change(self, state: State, session: int) -> None:
-        """Tell everybody; a callback that raises is logged and does not keep the others from being called."""
+        """Tell everybody, unless closed; a callback that raises is logged, and the others are called all the same."""
         with self._changed:
+            if not self._open:
+                return
             self.state, self.session = state, session
             self._changed.notify_all()
         for callback in tuple(self._callbacks):

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -24,6 +24,7 @@ from delivery.metastore.address import split_hosts
 from delivery.metastore.ops import (
     Create,
     Delete,
+    InDoubt,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -129,6 +130,13 @@ class ZooKeeperClient(ZNodes):
             ending.start()
             ending.join(seconds)
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def on_state(self, callback: StateCallback) -> None:
         """Call `callback` with each new state, on kazoo's connection thread: it must hand over and return at once."""
         self._connection.call(callback)
@@ -160,17 +168,17 @@ class ZooKeeperClient(ZNodes):
             try:
                 return submit(client).get(timeout=max(0.0, end - time.monotonic()))
             except KazooTimeoutError:
-                raise MetadataUnavailable(
-                    f"ZooKeeper at {self.hosts} did not answer within {self.deadline:g} s: {what}"
-                ) from None
+                raise self._in_doubt(f"did not answer within {self.deadline:g} s", what, repeat) from None
             except kazoo_errors.KazooException as error:
                 if type(error) in _REFUSALS:
                     raise _refusal(error, what) from None
                 if not repeat:
-                    raise MetadataUnavailable(
-                        f"the connection to ZooKeeper at {self.hosts} broke ({type(error).__name__}), so this may"
-                        f" or may not have been done: {what}"
-                    ) from error
+                    raise self._in_doubt(f"broke the connection ({type(error).__name__})", what, repeat) from error
+
+    def _in_doubt(self, why: str, what: str, harmless: bool) -> MetadataUnavailable:
+        if harmless:
+            return MetadataUnavailable(f"ZooKeeper at {self.hosts} {why}: {what}")
+        return InDoubt(f"ZooKeeper at {self.hosts} {why}; this may or may not have been done: {what}")
 
     def _steady_client(self, what: str, end: float) -> Any:
         steady, client = self._connection.wait_steady(end), self._client

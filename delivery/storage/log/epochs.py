@@ -35,7 +35,7 @@ _CHECK: Final = 0x486F6F7445706F63
 class Epochs:
     """The mapped slots of one queue. The mapping goes when the last partition that uses it does."""
 
-    __slots__ = ("_fd", "_slots")
+    __slots__ = ("__weakref__", "_fd", "_slots")
 
     def __init__(self, path: Path) -> None:
         """Map the file, making it if need be. Raises OSError."""

@@ -57,9 +57,9 @@ def recover(folder: Path, epochs: Epochs, partition: int, epoch: int, disk: Disk
     trimmed = next((place for place, name in enumerate(names) if name in logs), len(names))
     relics = [Segment(folder, *name, Extent(0, 0, 0)) for name in names[:trimmed]]
     closed = [_closed(folder, name, logs.get(name)) for name in names[trimmed:]]
-    newest = (closed or relics or [None])[-1]
-    producers = Producers(read_index(newest.index_path)[1] if newest else ())
-    last_id = read_trailer(newest.index_path).extent.last_id if newest else 0
+    newest = closed[-1] if closed else relics[-1] if relics else None
+    producers = Producers(read_index(newest.index_path)[1] if newest is not None else ())
+    last_id = read_trailer(newest.index_path).extent.last_id if newest is not None else 0
     if opened is not None:
         tail = Segment(folder, *opened, Extent(0, last_id, 0))
         if _seal(tail, producers, partition, epochs, disk):

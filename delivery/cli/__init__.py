@@ -1,0 +1,122 @@
+"""The command line `hoot`: one module per group of commands, and the root that joins them.
+
+    serve.py           hoot serve, hoot zookeeper
+    queues.py          hoot queue …, hoot host list
+    messages.py        hoot publish, hoot scan, hoot subscribe
+    subscriptions.py   hoot subscription …
+
+`hoot bench` and `hoot demo` are commands of their packages and loaded when they are asked for. Everything slow to
+import (ZooKeeper's client, trio, rich) is imported inside the commands, so that `hoot --help` and shell completion
+answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from delivery.cli import messages, queues, serve, subscriptions
+from delivery.cli.errors import FAILED, PipeClosed, report
+
+_ELSEWHERE = ("bench", "demo")
+"""Commands that a package `delivery.<name>` brings: its module `cli` has the function, or the typer app, of that name."""
+
+
+class Root(TyperGroup):
+    """The root of the commands; finds those that other packages bring."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        """All commands in the order of the help."""
+        found = [name for name in _ELSEWHERE if importlib.util.find_spec(f"delivery.{name}") is not None]
+        return [*super().list_commands(ctx), *found]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # noqa: ANN401 - typer does not export the type
+        """The command of that name, None when there is none."""
+        if cmd_name in _ELSEWHERE and cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # noqa: ANN401 - as above
+        """Run the command; a reader of our output that went away is told from other failures of the system."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+        return result
+
+
+def _load(name: str) -> Any:  # noqa: ANN401 - as above
+    command = getattr(importlib.import_module(f"delivery.{name}.cli"), name)
+    if isinstance(command, typer.Typer):
+        return get_command(command)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(command)
+    return get_command(alone)
+
+
+app = typer.Typer(
+    name="hoot", cls=Root, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", envvar="HOOT_DEBUG", help="Show where an error happened.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Hoot delivers events: durable queues, push to subscribers, checkpoints in ZooKeeper.
+
+    A first try: `hoot serve` in one terminal; then `hoot queue create greetings`, `hoot publish greetings hello` and
+    `hoot subscribe greetings --from earliest` in another.
+
+    Exit status: 0 fine, 1 failed, 2 bad use.
+    """
+    ctx.ensure_object(dict)["debug"] = debug
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from delivery.config import software_version
+
+    print(f"hoot {software_version()}")
+
+
+for commands in (serve, messages, queues, subscriptions):
+    commands.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: run the command that the arguments (the process's own by default) ask for, and exit."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit status. Every error ends here, told as `delivery.cli.errors` says."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    state = {"debug": bool(os.environ.get("HOOT_DEBUG"))}
+    try:
+        status = get_command(app).main([*arguments] or ["--help"], prog_name="hoot", standalone_mode=False, obj=state)
+    except typer.Abort:
+        return FAILED
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: nothing may pass as a stack trace
+        return report(error, as_json="--json" in options, debug=state["debug"])
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,272 @@
+"""`hoot serve`, a region host, and `hoot zookeeper`, an embedded ZooKeeper by itself.
+
+The embedded ZooKeeper takes ZooKeeper's own port, 2181, when that is free, so that the other commands find it without a
+word; otherwise any free one, and the start says how to name it. It outlives the host's stop by a moment: checkpoints
+and the end of the session are still written to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from delivery.cli import logs, options
+from delivery.cli.errors import INTERRUPTED
+from delivery.errors import ConfigError, HootError, PortInUse
+
+if TYPE_CHECKING:
+    from delivery.config import HostConfig
+    from delivery.embedded import EmbeddedZooKeeper
+
+ZOOKEEPER_PORT = 2181
+_LOOK_SECONDS = 1.0
+_RESTART_DELAY_MAX_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+Port = Annotated[int, typer.Option(parser=options.parse_port, metavar="PORT", help="Where clients connect; 0: any free.")]
+HttpPort = Annotated[
+    int,
+    typer.Option(
+        parser=options.parse_port, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."
+    ),
+]
+Size = Annotated[int | None, typer.Option(parser=options.parse_size, metavar="SIZE", show_default=False)]
+Span = Annotated[float | None, typer.Option(parser=options.parse_span, metavar="TIME", show_default=False)]
+LogLevel = Annotated[logs.Level, typer.Option(help="What is logged at least.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(serve)
+    app.command("zookeeper")(zookeeper_command)
+
+
+def serve(
+    context: typer.Context,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOSTS", envvar="HOOT_ZOOKEEPER", show_default="an embedded one", help="Where ZooKeeper is: HOST:PORT,…"
+        ),
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start a ZooKeeper here, even if HOOT_ZOOKEEPER names one.")
+    ] = False,
+    data: options.DataFolder = None,
+    address: Annotated[str, typer.Option(help="The address to listen on; others must reach it.")] = "127.0.0.1",
+    port: Port = 0,
+    http_port: HttpPort = 0,
+    no_http: Annotated[bool, typer.Option("--no-http", help="No HTTP at all.")] = False,
+    zookeeper_port: Annotated[
+        int | None,
+        typer.Option(
+            parser=options.parse_port, metavar="PORT", show_default="2181 if free", help="Of the embedded ZooKeeper."
+        ),
+    ] = None,
+    session_timeout: Annotated[Span, typer.Option(help="How soon others notice that this host died (6s).")] = None,
+    grace: Annotated[Span, typer.Option(help="How long a stop waits for subscribers' answers (10s).")] = None,
+    segment_size: Annotated[Size, typer.Option(help="Of a log segment; retention drops whole ones (64MiB).")] = None,
+    tail_cache: Annotated[Size, typer.Option(help="Memory for the newest messages (64MiB).")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False),
+    ] = None,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Run a region host: it stores what is published and pushes it to the subscribers.
+
+    Without --zookeeper (and HOOT_ZOOKEEPER) it brings its own ZooKeeper, whose data is under the data folder, too.
+    SIGTERM and Ctrl-C stop it cleanly: what is out is waited for and checkpoints are saved. A second Ctrl-C ends it at
+    once.
+    """
+    from delivery.config import HostConfig
+
+    logs.set_up(log_level, as_json=log_json)
+    folder = options.data_folder(data)
+    flags = {
+        "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
+        "tail_cache_bytes": tail_cache,
+    }  # fmt: skip
+    given = {name: value for name, value in flags.items() if value is not None}
+    places = {"data": folder, "address": address, "port": port, "http_port": None if no_http else http_port}
+    config = _with_settings(HostConfig(**places, **given), settings or []).check()
+    outside = None if embedded else zookeeper
+    if embedded and context.get_parameter_source("zookeeper").name == "COMMANDLINE":
+        raise typer.BadParameter("--embedded starts a ZooKeeper, --zookeeper names one: give one of them")
+    _run(config, outside, zookeeper_port)
+
+
+def _with_settings(config: HostConfig, settings: list[str]) -> HostConfig:
+    """`config` with `NAME=VALUE` settings over it. Raises ConfigError."""
+    import msgspec
+
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in config.__struct_fields__:
+            known = ", ".join(config.__struct_fields__)
+            raise ConfigError(f"--set {setting[:60]!r}: use NAME=VALUE with a name of {known}")
+        values[name] = value
+    fields = {name: getattr(config, name) for name in config.__struct_fields__} | values
+    try:
+        return msgspec.convert(fields, type(config), strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"--set: {error}") from None
+
+
+def _run(config: HostConfig, outside: str | None, zookeeper_port: int | None) -> None:
+    import msgspec
+    import trio
+
+    with _sigterm_ends(), contextlib.ExitStack() as stack:
+        own = None
+        if outside is None:
+            own = stack.enter_context(_started(config.data / "zookeeper", zookeeper_port))
+            outside = own.address
+        trio.run(_host, msgspec.structs.replace(config, zookeeper=outside).check(), own)
+
+
+async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
+    import trio
+
+    from delivery.app import serve as serve_host
+
+    async with _stop_signal() as stop, trio.open_nursery() as helpers:
+        if own is not None:
+            helpers.start_soon(_keep_running, own)
+        async with trio.open_nursery() as hosting:
+            record = await hosting.start(partial(serve_host, config, stop=stop))
+            _announce(record, config, own)
+        helpers.cancel_scope.cancel()
+
+
+def _announce(record: Any, config: HostConfig, own: EmbeddedZooKeeper | None) -> None:  # noqa: ANN401
+    print(f"region host {record.host} listens on {record.address}:{record.port}")
+    if record.http_port is not None:
+        print(f"metrics and health: http://{record.address}:{record.http_port}/metrics /healthz /readyz")
+    print(f"data: {config.data.absolute()}")
+    print(f"ZooKeeper: {config.zookeeper}{' (embedded)' if own is not None else ''}", flush=True)
+    _name_zookeeper(config.zookeeper)
+
+
+def _name_zookeeper(address: str) -> None:
+    """Say how the other commands find ZooKeeper, unless they find it by themselves."""
+    if address != os.environ.get("HOOT_ZOOKEEPER", options.ZOOKEEPER_DEFAULT):
+        print(f"for the other commands: export HOOT_ZOOKEEPER={address}", flush=True)
+
+
+def zookeeper_command(
+    data: options.DataFolder = None,
+    port: Annotated[
+        int | None,
+        typer.Option(parser=options.parse_port, metavar="PORT", show_default="2181 if free", help="Client port."),
+    ] = None,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Run an embedded ZooKeeper by itself, on loopback, for region hosts and clients on this machine.
+
+    It keeps its data in the folder `zookeeper` of the data folder: the ZooKeeper of `hoot serve --embedded`, too.
+    """
+    import trio
+
+    logs.set_up(log_level, as_json=log_json)
+    with _sigterm_ends(), _started(options.data_folder(data) / "zookeeper", port) as own:
+        print(f"ZooKeeper listens on {own.address}", flush=True)
+        _name_zookeeper(own.address)
+        trio.run(_watch_until_stopped, own)
+
+
+async def _watch_until_stopped(own: EmbeddedZooKeeper) -> None:
+    import trio
+
+    async with _stop_signal() as stop, trio.open_nursery() as nursery:
+        nursery.start_soon(_keep_running, own)
+        await stop.wait()
+        nursery.cancel_scope.cancel()
+
+
+@contextlib.contextmanager
+def _started(folder: Path, port: int | None) -> Iterator[EmbeddedZooKeeper]:
+    """An embedded ZooKeeper on `port`, else on 2181 if that is free, else on any; stopped at the end."""
+    from delivery.embedded import EmbeddedZooKeeper
+
+    found = EmbeddedZooKeeper(folder, port=port or (ZOOKEEPER_PORT if port is None else None))
+    try:
+        found.start()
+    except PortInUse:
+        if port is not None:
+            raise
+        found = EmbeddedZooKeeper(folder)
+        found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+async def _keep_running(own: EmbeddedZooKeeper) -> None:
+    """Start the embedded ZooKeeper again when it ended by itself: a host without it can only wait."""
+    import trio
+
+    delay = _LOOK_SECONDS
+    while True:
+        await trio.sleep(delay)
+        if own.alive:
+            delay = _LOOK_SECONDS
+            continue
+        log.error("the embedded ZooKeeper ended by itself; starting it again (its log: %s)", own.log_file)
+        try:
+            await trio.to_thread.run_sync(own.start)
+        except HootError as error:
+            delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
+            log.error("the embedded ZooKeeper does not start; trying again in %.0f s: %s", delay, error.message)
+
+
+@contextlib.asynccontextmanager
+async def _stop_signal() -> AsyncIterator[Any]:
+    """An event that SIGTERM or Ctrl-C sets; a second Ctrl-C ends the process at once."""
+    import trio
+
+    stop = trio.Event()
+
+    async def listen() -> None:
+        async for number in signals:
+            if stop.is_set() and number == signal.SIGINT:
+                os._exit(INTERRUPTED)
+            if not stop.is_set():
+                log.info("stopping (%s); Ctrl-C ends it at once", signal.Signals(number).name)
+                stop.set()
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            yield stop
+            nursery.cancel_scope.cancel()
+
+
+@contextlib.contextmanager
+def _sigterm_ends() -> Iterator[None]:
+    """Outside the trio loop, SIGTERM unwinds the stack as Ctrl-C does, so that nothing is left running."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

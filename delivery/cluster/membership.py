@@ -1,0 +1,179 @@
+"""Keeping this host registered in ZooKeeper, and knowing when its session can no longer be trusted.
+
+What a session says is advice: the proof of ownership is the epoch, which the store checks at every append. So nothing
+here has to be exact; it has to be soon, so that a host that was cut off stops serving what others may have taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+import msgspec
+import trio
+
+from delivery.cluster.handover import Doorbell
+from delivery.errors import HootError, MetadataUnavailable
+from delivery.metastore.records import HostRecord
+
+log = logging.getLogger(__name__)
+
+State = Literal["steady", "suspended", "lost"]
+Step = Literal["serve", "stop", "register"]
+
+PATIENCE: Final = 0.6
+"""Part of the session timeout that a host serves on without a connection. ZooKeeper's clock began with the last sign
+of life, which is up to half the timeout before the connection was seen to break."""
+
+_PAUSE_SECONDS: Final = 0.5
+"""Between attempts to register."""
+
+
+class Session(Protocol):
+    """The connection to ZooKeeper, as used here."""
+
+    session_timeout: float
+
+    @property
+    def state(self) -> State:
+        """Of the connection now."""
+
+    @property
+    def session_id(self) -> int:
+        """The session, 0 for none."""
+
+    def on_state(self, callback: Callable[[State], None]) -> None:
+        """Call `callback` at each change, from another thread."""
+
+
+class Registry(Protocol):
+    """Where hosts are registered (metastore.catalog.Catalog), as used here; blocking."""
+
+    def register_host(self, record: HostRecord) -> None:
+        """Register a host for as long as the session lives."""
+
+    def host(self, host: str) -> HostRecord | None:
+        """A live host."""
+
+
+class Standing:
+    """Decides from the state of the session what this host may do. Plain; `now` is any monotonic clock in seconds."""
+
+    def __init__(self, session_timeout: float) -> None:
+        self._patience = session_timeout * PATIENCE
+        self._suspended_at: float | None = None
+        self.registered = 0
+        """The session under which the host is registered, 0 for none."""
+
+    def step(self, state: State, session: int, now: float) -> Step:
+        """`serve`, `stop` (own nothing until told otherwise) or `register` (own nothing, then register anew)."""
+        if state != "suspended":
+            self._suspended_at = None
+        if state == "lost":
+            return "stop"
+        if state == "steady":
+            return "serve" if session == self.registered else "register"
+        if self._suspended_at is None:
+            self._suspended_at = now
+        return "serve" if self.registered and now < self.until else "stop"
+
+    @property
+    def until(self) -> float:
+        """When `step` has to be asked again although nothing happened; infinite for never."""
+        return math.inf if self._suspended_at is None else self._suspended_at + self._patience
+
+
+class Membership:
+    """This host among the live ones. `run` owns the registration; the ZooKeeper session's end removes it."""
+
+    def __init__(self, session: Session, registry: Registry, record: HostRecord, check_seconds: float) -> None:
+        """`record` without its session; every `check_seconds` the registration is looked for, and mended."""
+        self._session, self._registry, self._record = session, registry, record
+        self._check_seconds = check_seconds
+        self._standing = Standing(session.session_timeout)
+        self._serving = False
+        self._on_lost: list[Callable[[HootError], None]] = []
+
+    @property
+    def host(self) -> str:
+        """This host's id."""
+        return self._record.host
+
+    @property
+    def serving(self) -> bool:
+        """Whether this host may own partitions now."""
+        return self._serving
+
+    @property
+    def session(self) -> int:
+        """The session to claim partitions with. Raises MetadataUnavailable while there is none to rely on."""
+        if not self._serving or self._session.state != "steady":
+            raise MetadataUnavailable("this host has no steady ZooKeeper session; it waits for one")
+        return self._standing.registered
+
+    def on_lost(self, callback: Callable[[HootError], None]) -> None:
+        """Call `callback(why)` on the trio thread when nothing may be owned any longer."""
+        self._on_lost.append(callback)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register, report started, and keep the registration until cancelled.
+
+        Raises what the first registration raises; later failures are tried again.
+        """
+        bell = Doorbell()
+        self._session.on_state(lambda _: bell.ring())
+        await self._register()
+        task_status.started()
+        while True:
+            pause = await self._take_step()
+            with trio.move_on_after(pause):
+                await bell.wait()
+
+    async def _take_step(self) -> float:
+        """Do what is due; gives the seconds after which to look again."""
+        step = self._standing.step(self._session.state, self._session.session_id, trio.current_time())
+        if step == "serve":
+            if not self._serving:
+                log.info("host %s: the ZooKeeper session lives on", self.host)
+            self._serving = True
+            await self._mend()
+            return min(self._check_seconds, max(0.0, self._standing.until - trio.current_time()))
+        self._stop_serving()
+        if step == "stop":
+            return self._check_seconds
+        try:
+            await self._register()
+        except HootError as error:
+            log.warning("host %s cannot register: %s", self.host, error)
+            return _PAUSE_SECONDS
+        return 0.0
+
+    async def _register(self) -> None:
+        session = self._session.session_id
+        record = msgspec.structs.replace(self._record, session=session)
+        await trio.to_thread.run_sync(self._registry.register_host, record)
+        self._standing.registered = session
+        self._serving = session == self._session.session_id
+        log.info("host %s registered as %s:%d, session %#x", self.host, record.address, record.port, session)
+
+    async def _mend(self) -> None:
+        """Register again when somebody removed the record under a living session."""
+        if self._session.state != "steady":
+            return
+        try:
+            if await trio.to_thread.run_sync(self._registry.host, self.host) is None:
+                log.warning("host %s: its registration is gone; it registers again", self.host)
+                await self._register()
+        except HootError as error:
+            log.debug("host %s: its registration cannot be checked: %s", self.host, error)
+
+    def _stop_serving(self) -> None:
+        if not self._serving:
+            return
+        self._serving = False
+        error = MetadataUnavailable("this host lost its ZooKeeper session; it owns nothing until it has another")
+        log.warning("host %s: its ZooKeeper session cannot be relied on any longer; it drops its partitions", self.host)
+        for callback in self._on_lost:
+            callback(error)

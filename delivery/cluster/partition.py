@@ -1,0 +1,116 @@
+"""A partition that this host owns under one epoch, and reading it: from the tail cache, else from the store."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from delivery.batch import Header
+from delivery.cluster.feed import PartitionFeed, again
+from delivery.ids import IdClock
+from delivery.model import QueueSettings
+from delivery.storage.base import Bounds, Chunk, MessageStore, PartitionKey, PartitionState
+
+READS_AT_ONCE = 8
+"""Store reads in threads; more would only compete for the disk and for the interpreter."""
+
+
+class Tail(Protocol):
+    """The newest batches in memory (storage.tail.TailCache), as used here; for the trio thread only."""
+
+    def begin(self, key: PartitionKey, last_id: int) -> None:
+        """Start anew with a partition that holds ids up to `last_id`."""
+
+    def append(self, key: PartitionKey, header: Header, batch: bytes) -> None:
+        """Add the newest batch of a partition."""
+
+    def covers(self, key: PartitionKey, after: int) -> bool:
+        """Whether everything above `after` is here, up to the newest batch."""
+
+    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+        """The next whole batches above `after`."""
+
+    def drop(self, key: PartitionKey) -> None:
+        """Forget a partition."""
+
+
+class PartitionReader:
+    """Reads any partition of this host. One for all of them, so that reads in threads are bounded together."""
+
+    def __init__(self, store: MessageStore, tail: Tail) -> None:
+        self._store, self._tail = store, tail
+        self._limiter = trio.CapacityLimiter(READS_AT_ONCE)
+
+    async def read(self, owned: OwnedPartition, after: int, bytes_max: int) -> Chunk | None:
+        """The next whole batches with an id above `after`, at most `bytes_max` but at least one; None: nothing new.
+
+        The tail cache holds a partition's newest batches without a gap and the store all of them, so whichever answers,
+        the next read goes on right behind the chunk. What the store has confirmed a moment before the watermark moves
+        may be in the chunk already; it is complete. Raises the partition's error when it is lost, and the store's.
+        """
+        if owned.feed.error is not None:
+            raise again(owned.feed.error)
+        if after >= owned.feed.watermark:
+            return None
+        if self._tail.covers(owned.key, after):
+            return self._tail.read(owned.key, after, bytes_max)
+        return await trio.to_thread.run_sync(self._store.read, owned.key, after, bytes_max, limiter=self._limiter)
+
+    async def bounds(self, owned: OwnedPartition) -> Bounds:
+        """What the partition holds now."""
+        return await trio.to_thread.run_sync(self._store.bounds, owned.key, limiter=self._limiter)
+
+    async def count(self, owned: OwnedPartition, after: int, until: int) -> int:
+        """How many messages have an id above `after` and up to `until`."""
+        return await trio.to_thread.run_sync(self._store.count, owned.key, after, until, limiter=self._limiter)
+
+
+class OwnedPartition:
+    """One partition under one epoch, from its claim until it is lost. For the trio thread only.
+
+    Losing it closes its feed: readers and waiters get the reason. The same partition owned again is another object.
+    """
+
+    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "settings", "stored", "version")
+
+    def __init__(
+        self, key: PartitionKey, settings: QueueSettings, epoch: int, version: int, state: PartitionState,
+        reader: PartitionReader,
+    ) -> None:  # fmt: skip
+        self.key, self.epoch, self.version = key, epoch, version
+        self.settings = settings
+        """Follows the queue's record while the partition is owned."""
+        self.ids = IdClock(state.last_id)
+        self.stored = state.producers
+        """What the store remembered of producers when the partition was opened."""
+        self.feed = PartitionFeed(state.last_id)
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"<OwnedPartition {self.key} epoch {self.epoch}>"
+
+    @property
+    def watermark(self) -> int:
+        """The last id that is complete."""
+        return self.feed.watermark
+
+    def source(self) -> OwnedPartition:
+        """What a scanner reads from: this partition."""
+        return self
+
+    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+        """See `PartitionReader.read`."""
+        return await self._reader.read(self, after, bytes_max)
+
+    async def wait_beyond(self, after: int) -> None:
+        """See `PartitionFeed.wait_beyond`."""
+        await self.feed.wait_beyond(after)
+
+    async def bounds(self) -> Bounds:
+        """What the partition holds now."""
+        return await self._reader.bounds(self)
+
+    async def count(self, after: int, until: int) -> int:
+        """How many messages have an id above `after` and up to `until`."""
+        return await self._reader.count(self, after, until)

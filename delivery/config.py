@@ -1,0 +1,172 @@
+"""Every setting of a region host, with its default and the reason for it. Sizes are in bytes, times in seconds.
+
+A component gets the whole record and reads its own fields. `check` reports all problems at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from delivery.batch import BATCH_BYTES_MAX
+from delivery.errors import ConfigError
+
+MIB: Final = 1 << 20
+
+_FRAME_OVERHEAD: Final = 64 * 1024
+"""What a frame holds beside a batch: method, queue name, lengths."""
+
+
+class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an operator may choose for a region host; call `check` before using it."""
+
+    zookeeper: str = "127.0.0.1:2181"
+    """`host:port,host:port/folder`."""
+    data: Path = Path("hoot-data")
+    """The folder of the embedded log; several hosts of one machine may share it."""
+
+    # -- where it listens
+    address: str = "127.0.0.1"
+    """Listened on and registered. Loopback by default: there is no authentication yet, so opening it is a decision."""
+    port: int = 0
+    """Of the Thrift service; 0 takes a free one, and clients find it through ZooKeeper."""
+    http_port: int | None = 0
+    """Of `/metrics`, `/healthz` and `/readyz`; None for no HTTP at all."""
+    connections_max: int = 1000
+    """Thrift connections at once; more are closed at once, so that a storm cannot use up the file handles."""
+    frame_bytes_max: int = 16 * MIB
+    """Apache Thrift's own default; holds the largest batch."""
+    calls_in_flight_max: int = 64
+    """Unanswered calls of one connection; the next is not read before one is answered."""
+    idle_seconds: float = 600.0
+    """A connection that asks nothing for so long is closed; publishers open a new one when they need it."""
+    frame_seconds: float = 30.0
+    """From the first byte of a frame to its last, and for sending a reply: slower peers would hold buffers for ever."""
+
+    # -- ZooKeeper and the end
+    session_timeout_seconds: float = 6.0
+    """How long after a crash another host may take over. Shorter risks losing partitions to a pause of the machine."""
+    grace_seconds: float = 10.0
+    """How long a stopping host waits for subscribers to acknowledge what is out."""
+    reconcile_seconds: float = 30.0
+    """How often everything in ZooKeeper is read without a hint, so that a lost hint costs time and nothing else."""
+
+    # -- storing
+    segment_bytes: int = 64 * MIB
+    """Retention drops whole segments: smaller is finer, larger means fewer files."""
+    tail_cache_bytes: int = 64 * MIB
+    """The newest batches of all partitions; subscribers that keep up are served from here without a read."""
+    commit_bytes: int = 32 * MIB
+    """The most that one commit group takes to the store; bounds the time that one flush can take."""
+    publish_bytes_max: int = 96 * MIB
+    """Batches received and not yet stored; more are refused as `throttled`: a slow disk must not fill the memory."""
+    retention_interval_seconds: float = 10.0
+    """Between two looks at what is too old or too much."""
+    reopen_seconds: float = 1.0
+    """After a store failed, before a partition is opened anew."""
+
+    # -- delivering (per partition of a subscription)
+    window_messages: int = 50_000
+    """Pushed and not acknowledged: the most that can be delivered twice after a fault."""
+    window_bytes: int = 8 * MIB
+    """The same in bytes."""
+    buffer_messages: int = 50_000
+    """Scanned and not yet pushed; the scanner waits when it is full."""
+    buffer_bytes: int = 4 * MIB
+    """The same in bytes."""
+    push_bytes: int = 512 * 1024
+    """The largest push, unless a single batch is larger: bigger ones gain nothing and make acknowledgements coarse."""
+    retry_delay_seconds: float = 1.0
+    """After a listener failed, before its messages are delivered again."""
+    push_deadline_seconds: float = 30.0
+    """A listener that does not answer a push for so long is treated as gone."""
+    reconnect_delay_seconds: float = 0.05
+    """The first pause before connecting again to a subscriber; doubles, with jitter."""
+    reconnect_delay_max_seconds: float = 2.0
+    """The longest such pause: how late a subscriber that came back may be noticed."""
+    checkpoint_interval_seconds: float = 0.2
+    """Positions are gathered for so long into one ZooKeeper transaction (30 to 50 times cheaper than one by one)."""
+    checkpoint_batch: int = 200
+    """Or until there are so many; keeps a transaction far below ZooKeeper's 1 MB."""
+
+    # -- scanners of the plain calls
+    scanner_idle_seconds: float = 60.0
+    """A scanner that nobody asked for so long is closed (HBase's scanner lease)."""
+    scanners_max: int = 1000
+    """Open at once; each may hold one batch."""
+
+    def check(self) -> HostConfig:
+        """This record if everything in it can be used; otherwise ConfigError that names all that cannot."""
+        wrong = [*self._wrong_numbers(), *self._wrong_places(), *self._wrong_together()]
+        if wrong:
+            raise ConfigError("; ".join(wrong))
+        return self
+
+    def _wrong_numbers(self) -> list[str]:
+        return [
+            f"{name} must be {low:,} to {high:,}, not {value!r}"
+            for name, (low, high) in _RANGES.items()
+            if not _within(value := getattr(self, name), low, high)
+        ]
+
+    def _wrong_places(self) -> list[str]:
+        wrong = []
+        if not self.zookeeper.strip():
+            wrong.append("zookeeper must name at least one host:port")
+        if not self.address or any(character.isspace() for character in self.address):
+            wrong.append(f"address must be a host name or an IP address, not {self.address!r}")
+        if self.http_port is not None and not _within(self.http_port, 0, 65535):
+            wrong.append(f"http_port must be 0 to 65535, not {self.http_port!r}")
+        if self.http_port and self.http_port == self.port:
+            wrong.append(f"port and http_port are both {self.port}")
+        return wrong
+
+    def _wrong_together(self) -> list[str]:
+        rules: list[tuple[Callable[[], bool], str]] = [
+            (lambda: self.frame_bytes_max >= BATCH_BYTES_MAX + _FRAME_OVERHEAD,
+             f"frame_bytes_max must hold a batch: at least {BATCH_BYTES_MAX + _FRAME_OVERHEAD:,}"),
+            (lambda: self.publish_bytes_max >= BATCH_BYTES_MAX,
+             f"publish_bytes_max must hold a batch: at least {BATCH_BYTES_MAX:,}"),
+            (lambda: self.reconnect_delay_max_seconds >= self.reconnect_delay_seconds,
+             "reconnect_delay_max_seconds must not be below reconnect_delay_seconds"),
+        ]  # fmt: skip
+        return [text for holds, text in rules if not holds()]
+
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "port": (0, 65535),
+    "connections_max": (1, 1_000_000),
+    "frame_bytes_max": (1, 1 << 30),
+    "calls_in_flight_max": (1, 10_000),
+    "idle_seconds": (1, 1e6),
+    "frame_seconds": (0.1, 3600),
+    "session_timeout_seconds": (1, 600),
+    "grace_seconds": (0, 3600),
+    "reconcile_seconds": (0.1, 86_400),
+    "segment_bytes": (64 * 1024, 1 << 40),
+    "tail_cache_bytes": (0, 1 << 40),
+    "commit_bytes": (1, 1 << 30),
+    "publish_bytes_max": (1, 1 << 40),
+    "retention_interval_seconds": (0.1, 86_400),
+    "reopen_seconds": (0.01, 3600),
+    "window_messages": (1, 10_000_000),
+    "window_bytes": (1, 1 << 30),
+    "buffer_messages": (1, 10_000_000),
+    "buffer_bytes": (1, 1 << 30),
+    "push_bytes": (1, BATCH_BYTES_MAX),
+    "retry_delay_seconds": (0.001, 86_400),
+    "push_deadline_seconds": (0.1, 3600),
+    "reconnect_delay_seconds": (0.001, 60),
+    "reconnect_delay_max_seconds": (0.001, 3600),
+    "checkpoint_interval_seconds": (0.001, 60),
+    "checkpoint_batch": (1, 2000),
+    "scanner_idle_seconds": (0.1, 86_400),
+    "scanners_max": (1, 1_000_000),
+}
+
+
+def _within(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,191 @@
+"""Checkpoints: how far a subscription has been acknowledged, one znode per partition.
+
+This is the hot path of the metadata: many checkpoints go into one transaction, which also checks that each partition
+still has the owner who writes. What was last read or written is remembered, so that usually nothing has to be read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, MetadataUnavailable, UnknownSubscription
+from delivery.ids import ID_MAX
+from delivery.metastore import records
+from delivery.metastore.access import ATTEMPTS, Access, checked_partition
+from delivery.metastore.ops import Check, Create, NoNode, Op, Refused, Set
+from delivery.metastore.records import Checkpoint
+from delivery.metastore.znodes import ZNodes
+from delivery.model import check_name
+
+REMEMBERED_MAX: Final = 100_000
+"""Above this many everything is forgotten, and read again as it is needed: some 20 MB."""
+SAVED_AT_ONCE: Final = 250
+
+_ABSENT: Final = -1  # as a version: there is no checkpoint yet
+
+
+class CheckpointKey(Protocol):
+    """Whose checkpoint."""
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        ...
+
+    @property
+    def subscription(self) -> str:
+        """The subscription's name."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        ...
+
+
+class CheckpointUpdate(Protocol):
+    """One checkpoint to save."""
+
+    @property
+    def key(self) -> CheckpointKey:
+        """Whose."""
+        ...
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The new position."""
+        ...
+
+    @property
+    def partition_version(self) -> int:
+        """Of the partition's record, when the one who saves became its owner; it must still be that."""
+        ...
+
+
+class _Entry:
+    """An update on its way."""
+
+    __slots__ = ("check", "error", "id", "key", "path", "tries", "value")
+
+    def __init__(self, update: CheckpointUpdate) -> None:
+        self.key = key = update.key
+        queue, name = check_name("queue", key.queue), check_name("subscription", key.subscription)
+        self.path = records.checkpoint_path(queue, name, checked_partition(queue, key.partition))
+        assert update.partition_version >= 0, "only an owner saves checkpoints"
+        self.check = Check(records.partition_path(queue, key.partition), update.partition_version)
+        self.id = update.checkpoint.id
+        self.value = records.encode(update.checkpoint)
+        self.tries = 0
+        self.error: HootError | None = None
+
+
+class Checkpoints(Access):
+    """Reading and saving checkpoints. Of several threads that save, one does it at a time."""
+
+    def __init__(self, zk: ZNodes) -> None:
+        super().__init__(zk)
+        self._saving = threading.Lock()
+        self._known: dict[str, tuple[int, int]] = {}
+        """Per path the version and id that the last look or change left there."""
+
+    def checkpoints(self, queue: str, name: str) -> dict[int, Checkpoint]:
+        """The checkpoints of a subscription, by partition. Raises UnknownSubscription, CorruptRecord."""
+        folder = records.subscription_path(check_name("queue", queue), check_name("subscription", name))
+        names = self._zk.children(folder)
+        if names is None:
+            raise _unknown_subscription(queue, name)
+        numbers = self._partitions(folder, names)
+        paths = [records.checkpoint_path(queue, name, number) for number in numbers]
+        found = zip(numbers, paths, self._zk.get_many(paths), strict=True)
+        return {number: _decode(path, one[0]) for number, path, one in found if one is not None}
+
+    def save_checkpoints(self, updates: Sequence[CheckpointUpdate]) -> list[HootError | None]:
+        """Save many, each by itself: None where it was saved or where as much had been saved before, else the error.
+
+        Checkpoints never go backwards here. Fenced: the partition has another owner. UnknownSubscription: it was
+        deleted. MetadataUnavailable: it may or may not have been saved. Names out of bounds raise InvalidRequest.
+        """
+        entries = [_Entry(update) for update in updates]
+        with self._saving:
+            if len(self._known) > REMEMBERED_MAX:
+                self._known.clear()
+            self._save(entries)
+        return [entry.error for entry in entries]
+
+    def _save(self, pending: list[_Entry]) -> None:
+        while pending:
+            try:
+                pending = self._save_some(self._forward(pending))
+            except MetadataUnavailable as error:
+                pending = [entry for entry in pending if entry.error is None]
+                self._forget(pending)
+                for entry in pending:
+                    entry.error = error
+                return
+
+    def _forward(self, pending: list[_Entry]) -> list[_Entry]:
+        """Those that move their checkpoint forward. Only a fresh look can tell that one does not."""
+        doubtful = [entry for entry in pending if entry.id <= self._known.get(entry.path, (_ABSENT, ID_MAX))[1]]
+        found = self._zk.get_many([entry.path for entry in doubtful]) if doubtful else []
+        for entry, one in zip(doubtful, found, strict=True):
+            try:
+                self._known[entry.path] = (_ABSENT, -1) if one is None else (one[1], _decode(entry.path, one[0]).id)
+            except CorruptRecord as error:
+                entry.error = error
+        return [entry for entry in pending if entry.error is None and entry.id > self._known[entry.path][1]]
+
+    def _save_some(self, pending: list[_Entry]) -> list[_Entry]:
+        """One transaction; gives those that are left to do. Of several for one checkpoint, the later ones wait."""
+        first: dict[str, _Entry] = {}
+        for entry in pending:
+            first.setdefault(entry.path, entry)
+        batch = list(first.values())[:SAVED_AT_ONCE]
+        checks = list(dict.fromkeys(entry.check for entry in batch))
+        refused = self._zk.multi([*checks, *(self._write_op(entry) for entry in batch)])
+        if refused is None:
+            for entry in batch:
+                self._known[entry.path] = (self._known[entry.path][0] + 1, entry.id)
+            saved = set(batch)
+            return [entry for entry in pending if entry not in saved]
+        if refused.index < len(checks):
+            for entry in pending:
+                if entry.check == checks[refused.index]:
+                    entry.error = _fenced(entry)
+        else:
+            self._blame(batch[refused.index - len(checks)], refused)
+            self._forget(batch)  # what was known wrongly of one may be of others: look at all again, at once
+        return [entry for entry in pending if entry.error is None]
+
+    def _write_op(self, entry: _Entry) -> Op:
+        version = self._known[entry.path][0]
+        return Create(entry.path, entry.value) if version == _ABSENT else Set(entry.path, entry.value, version)
+
+    def _blame(self, entry: _Entry, refused: Refused) -> None:
+        entry.tries += 1
+        if isinstance(refused.error, NoNode) and self._known[entry.path][0] == _ABSENT:
+            entry.error = _unknown_subscription(entry.key.queue, entry.key.subscription)
+        elif not isinstance(refused.error, BadVersion):
+            entry.error = refused.error
+        elif entry.tries >= ATTEMPTS:
+            entry.error = MetadataUnavailable(f"{entry.path} is being changed by others at this moment")
+
+    def _forget(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self._known.pop(entry.path, None)
+
+
+def _fenced(entry: _Entry) -> Fenced:
+    return Fenced(f"partition {entry.key.partition} of queue {entry.key.queue!r} has another owner now")
+
+
+def _unknown_subscription(queue: str, name: str) -> UnknownSubscription:
+    return UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
+
+
+def _decode(path: str, value: bytes) -> Checkpoint:
+    checkpoint = records.decode(value, Checkpoint, path)
+    if not 0 <= checkpoint.id <= ID_MAX or checkpoint.epoch < 0:
+        raise CorruptRecord(f"the value of {path} cannot be: {checkpoint}")
+    return checkpoint

@@ -1,0 +1,84 @@
+"""A Spark session on this machine that can read Hoot: the right Java, the right Python, nothing on the network.
+
+Spark takes much of its set-up from environment variables of the process that starts it, which is why making a session
+changes this process's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import delivery
+from delivery.embedded.folder import write_atomically
+from delivery.embedded.java import spark_java_home
+from delivery.errors import DataFolderError
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    # The columns' times are UTC; the machine's zone must not shift what is printed.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Line numbers of the caller in error messages; they cost a call into Java for every column expression.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+# Spark reads its log's settings before its own: only a file given to the JVM quiets its first lines, too.
+_LOG_SETTINGS = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def local_session(
+    name: str, work: Path, *, cores: int = 2, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with a driver in this process's child JVM and `cores` Python workers; the caller stops it.
+
+    `work` is a folder for what Spark writes; it is made when it is not there. `settings` go before the defaults here.
+    The data source `hoot` is registered by Spark itself (see pyspark_hoot.py). Raises EmbeddedError when there is no
+    Java that Spark can use, and DataFolderError when `work` cannot be written.
+    """
+    _set_environment(work)
+    log_settings = work.absolute() / "log4j2.properties"
+    chosen = {
+        **_SETTINGS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_written(log_settings)}",
+        "spark.local.dir": str(work / "local"),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.shuffle.partitions": str(cores),
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    return builder.config(map=dict(chosen)).getOrCreate()
+
+
+def _written(log_settings: Path) -> Path:
+    try:
+        log_settings.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(log_settings, _LOG_SETTINGS)
+    except OSError as error:
+        raise DataFolderError(f"cannot write {log_settings}: {error.strerror or error}") from error
+    return log_settings
+
+
+def _set_environment(work: Path) -> None:
+    os.environ["JAVA_HOME"] = str(spark_java_home(work))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Workers are Python processes of their own: from a checkout they find Hoot only by the path.
+    ours = str(Path(delivery.__path__[0]).resolve().parent)
+    paths = [ours, *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != ours)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)

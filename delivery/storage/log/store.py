@@ -1,0 +1,142 @@
+"""The embedded log as a message store: group commit over partitions, one thread per partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock
+from typing import Final
+from weakref import WeakValueDictionary
+
+from delivery.errors import Fenced, HootError, InvalidRequest, StorageUnavailable
+from delivery.model import PARTITIONS_MAX, QueueSettings
+from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.log.disk import Disk, locked, refusals
+from delivery.storage.log.epochs import NOBODY, Epochs
+from delivery.storage.log.folder import DataFolder
+from delivery.storage.log.group import commit
+from delivery.storage.log.partition import Partition, Tools
+from delivery.storage.log.segment import ClosedFiles, find_segments
+from delivery.storage.log.volatile import VolatilePartition
+
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+"""A segment that has reached this is closed before the next group; a group is never split."""
+
+
+class SegmentedLog:
+    """A `MessageStore` in a folder that the hosts of one machine share. Close it when done.
+
+    Open files: one per partition that was appended to since it was opened, two per queue, and at most 256 closed
+    segments. A queue of durability `memory` is kept in this process; its data is gone when it is released. Where a
+    queue of that durability has segments already it goes on appending to them as `os`, so that nothing stored is lost.
+    """
+
+    def __init__(self, data_dir: Path, *, segment_bytes: int = SEGMENT_BYTES, disk: Disk | None = None) -> None:
+        """Make or check the data folder. `disk` is the seam for tests.
+
+        Raises LayoutMismatch, DataFolderError.
+        """
+        disk = disk or Disk()
+        self._data = DataFolder(data_dir, disk)
+        self._tools = Tools(self._data, disk, ClosedFiles(), segment_bytes)
+        self._partitions: dict[PartitionKey, Partition | VolatilePartition] = {}
+        self._locks: dict[PartitionKey, Lock] = {}
+        self._epochs: WeakValueDictionary[Path, Epochs] = WeakValueDictionary()
+        self._epochs_lock = Lock()
+        self._closed = False
+
+    def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
+        """See `MessageStore.open`."""
+        if not 0 <= key.partition < PARTITIONS_MAX or epoch < 1:
+            raise InvalidRequest(f"no partition {key} with epoch {epoch} can be")
+        with self._lock(key):
+            if self._closed:
+                raise StorageUnavailable("the message store is closed")
+            older = self._partitions.get(key)
+            if older is not None:
+                if older.epoch > epoch:
+                    raise Fenced(f"epoch {older.epoch} has {key} already; {epoch} is too old")
+                older.close()
+                del self._partitions[key]
+            partition = self._take(key, epoch, settings)
+            if isinstance(partition, VolatilePartition) and isinstance(older, VolatilePartition):
+                partition.inherit(older)
+            self._partitions[key] = partition
+            return partition.state()
+
+    def append(self, group: Sequence[Append]) -> list[HootError | None]:
+        """See `MessageStore.append`."""
+        with ExitStack() as locks:
+            # One order for all groups, so that two groups never wait for each other.
+            for key in sorted({item.key for item in group}):
+                locks.enter_context(self._lock(key))
+            return commit(group, self._partitions)
+
+    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+        """See `MessageStore.read`."""
+        return self._partition(key).read(after, bytes_max)
+
+    def bounds(self, key: PartitionKey) -> Bounds:
+        """See `MessageStore.bounds`."""
+        return self._partition(key).bounds()
+
+    def count(self, key: PartitionKey, after: int, until: int) -> int:
+        """See `MessageStore.count`."""
+        return self._partition(key).count(after, until)
+
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+        """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""
+        with self._lock(key):
+            return self._partition(key).trim(settings, now_ms)
+
+    def release(self, key: PartitionKey) -> None:
+        """See `MessageStore.release`."""
+        with self._lock(key):
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.close()
+
+    def delete(self, queue: str, generation: str) -> None:
+        """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""
+        for key in [key for key in self._partitions if (key.queue, key.generation) == (queue, generation)]:
+            self.release(key)
+        folder = self._data.queue(queue, generation)
+        if folder.exists():
+            with refusals(f"delete {folder.name}"):
+                epochs = self._epochs_of(folder)
+                for place in [place for place in folder.iterdir() if place.name.isdecimal()]:
+                    with locked(place / "lock"):
+                        epochs.raise_to(int(place.name), NOBODY)
+            self._data.remove(folder)
+
+    def close(self) -> None:
+        """See `MessageStore.close`."""
+        self._closed = True
+        for key in list(self._partitions):
+            self.release(key)
+
+    def _take(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> Partition | VolatilePartition:
+        folder = self._data.partition(key)
+        with refusals(f"open {key}"):
+            folder.parent.mkdir(exist_ok=True)
+            epochs = self._epochs_of(folder.parent)
+            stored = settings.durability != "memory" or (folder.exists() and any(find_segments(folder)))
+        kind = Partition if stored else VolatilePartition
+        return kind(key, epoch, settings, self._tools, epochs)
+
+    def _epochs_of(self, queue_folder: Path) -> Epochs:
+        with self._epochs_lock:
+            epochs = self._epochs.get(queue_folder)
+            if epochs is None:
+                epochs = self._epochs[queue_folder] = Epochs(queue_folder / "epochs")
+            return epochs
+
+    def _lock(self, key: PartitionKey) -> Lock:
+        return self._locks.setdefault(key, Lock())
+
+    def _partition(self, key: PartitionKey) -> Partition | VolatilePartition:
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise StorageUnavailable(f"{key} is not open here")
+        return partition

@@ -1,0 +1,181 @@
+"""The writing end of a partition: the open segment, and what happens when a write, a flush or the epoch fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from delivery.errors import Fenced, HootError, StorageUnavailable
+from delivery.storage.base import Append, PartitionKey
+from delivery.storage.log.disk import Disk, locked
+from delivery.storage.log.epochs import Epochs
+from delivery.storage.log.folder import DataFolder
+from delivery.storage.log.index import Extent, Index, encode, read_trailer
+from delivery.storage.log.segment import LogFile, Segment
+from delivery.storage.producers import Producers
+
+_log = logging.getLogger(__name__)
+
+
+class Writer:
+    """Appends to one partition under one epoch, by one thread at a time: `write`, `sync` where asked for, `confirm`.
+
+    The first error breaks the writer: it accepts nothing more, and only opening the partition anew mends it.
+    """
+
+    def __init__(self, key: PartitionKey, epoch: int, data: DataFolder, disk: Disk, epochs: Epochs) -> None:
+        self.key, self.epoch = key, epoch
+        self.folder: Path = data.partition(key)
+        self.active: Segment | None = None
+        self.last_id = 0
+        self.producers = Producers()
+        self.broken: HootError | None = None
+        self._data, self._disk, self._epochs = data, disk, epochs
+        self._pending: Sequence[Append] = ()
+        self._flushed = False
+        self._synced_end = 0
+
+    def check(self) -> None:
+        """Raise what broke the writer, if anything did."""
+        if self.broken is not None:
+            raise type(self.broken)(self.broken.message)
+
+    def start(self, base_id: int) -> Segment:
+        """Begin a new segment whose first batch is to have `base_id`."""
+        segment = Segment(self.folder, self.epoch, base_id, Extent(0, self.last_id, 0))
+        with self._breaking("start a segment"):
+            with self.standing():
+                segment.file = LogFile(segment.log_path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            segment.index = Index()
+            self._data.sync_places(self.folder)
+        self.active, self._synced_end = segment, 0
+        return segment
+
+    def write(self, batches: Sequence[Append]) -> None:
+        """Put the batches behind what is published. Nobody sees them before `confirm`."""
+        assert self.active is not None
+        assert self.active.file is not None
+        self._pending, self._flushed = batches, False
+        with self._breaking("write"):
+            self._disk.write(self.active.file.fd, [item.batch for item in batches], self.active.extent.end)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk. A failure is never tried again."""
+        assert self.active is not None
+        assert self.active.file is not None
+        with self._breaking("flush"):
+            self._disk.sync(self.active.file.fd)
+        self._flushed = True
+
+    def confirm(self) -> int:
+        """Publish what was written if the epoch stands: how many of the batches are stored for good.
+
+        When a newer epoch came in between, its owner's seal tells which were in time; the writer is fenced after that.
+        """
+        batches = self._pending
+        if self._epochs.current(self.key.partition) == self.epoch:
+            self._publish(batches)
+            return len(batches)
+        with self._breaking("read the seal"):
+            stored = self._count_sealed(batches)
+        self._publish(batches[:stored])
+        self.broken = self._fenced()
+        return stored
+
+    def seal(self) -> None:
+        """Close the open segment: its data and then its index on the disk."""
+        segment = self.active
+        if segment is None or segment.file is None or segment.index is None:
+            return
+        with self._breaking("close a segment"):
+            if self._synced_end < segment.extent.end:
+                self._disk.sync(segment.file.fd)
+            with self.standing():
+                content = encode(segment.index, self.producers.snapshot(), segment.extent)
+                self._disk.write_file(segment.index_path, content)
+        self.active = segment.file = segment.index = None
+
+    def close(self) -> None:
+        """Accept nothing more. What a failed write may have left is cut off. Raises StorageUnavailable, OSError."""
+        if self._pending:
+            self._cut_back()
+        self.broken = StorageUnavailable(f"{self.key} was closed here")
+        self.active = None
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Hold the partition's lock with the epoch standing. Raises Fenced, StorageUnavailable, OSError."""
+        with locked(self.folder / "lock"):
+            if self._epochs.current(self.key.partition) != self.epoch:
+                raise self._fenced()
+            yield
+
+    def _publish(self, batches: Sequence[Append]) -> None:
+        segment = self.active
+        assert segment is not None
+        assert segment.index is not None
+        end, _, messages = segment.extent
+        for item in batches:
+            header = item.header
+            segment.index.note(header.base_id, end, messages)
+            self.producers.note(header)
+            end += header.length
+            messages += header.count
+            self.last_id = header.last_id
+        segment.extent = Extent(end, self.last_id, messages)
+        self._pending = ()
+        if self._flushed:
+            self._synced_end = end
+            self._epochs.note(self.key.partition, segment.base_id, end)
+
+    def _count_sealed(self, batches: Sequence[Append]) -> int:
+        """How many of the batches the newer owner's seal includes. Raises StorageUnavailable while that is unknown."""
+        segment = self.active
+        assert segment is not None
+        if not self.folder.exists():
+            return 0
+        with locked(self.folder / "lock"):
+            if not segment.log_path.exists():
+                return 0
+            if not segment.index_path.exists():
+                raise StorageUnavailable(f"a newer epoch of {self.key} has not sealed what this one wrote")
+            room = read_trailer(segment.index_path).extent.end - segment.extent.end
+        stored = 0
+        for item in batches:
+            room -= item.header.length
+            stored += room >= 0
+        return stored
+
+    def _cut_back(self) -> None:
+        """Take back what was written and not published, so that no later owner finds what may not be on the disk."""
+        if self.active is not None and self.active.file is not None:
+            with self.standing():
+                os.ftruncate(self.active.file.fd, self.active.extent.end)
+        self._pending = ()
+
+    @contextmanager
+    def _breaking(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except Fenced as error:
+            self.broken = error
+            raise
+        except (OSError, StorageUnavailable) as error:
+            reason = error.message if isinstance(error, StorageUnavailable) else error.strerror or str(error)
+            self.broken = StorageUnavailable(f"cannot {doing} for {self.key}: {reason}")
+            _log.error("%s; it accepts nothing more until it is opened anew", self.broken.message)
+            self._try_to_cut_back()
+            raise self.broken from error
+
+    def _try_to_cut_back(self) -> None:
+        try:
+            self._cut_back()
+        except (OSError, HootError) as error:
+            _log.warning("%s: an unfinished write stays until it is opened anew: %s", self.key, error)
+
+    def _fenced(self) -> Fenced:
+        newer = self._epochs.current(self.key.partition)
+        return Fenced(f"{self.key} has a newer epoch than {self.epoch}: {newer}")

@@ -1,0 +1,94 @@
+"""What to do with a push: the subscriber's delivery policy, without any I/O.
+
+A *turn* is (epoch, run): the owner's epoch, and the owner's count of rewinds. Turns only rise. Within a turn the pushes
+of a partition follow one another without a gap, save for what the subscription's topics leave out.
+
+Two threads use an inbox: pushes arrive on one (`arrive`), and are begun and ended in the same order on another. They
+share only `_latest`, which the first one alone writes, as one tuple.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+
+Turn = tuple[int, int]
+
+
+class Status(enum.IntEnum):
+    """The status codes of idl/subscriber.thrift."""
+
+    OK = 0
+    FAILED = 1
+    SKIPPED = 2
+    STALE = 3
+    UNKNOWN = 4
+
+
+class PartitionInbox:
+    """The pushes of one partition to one attached subscription.
+
+    Ids that listeners have handled here are not handed to them again when an owner rewinds, because its last
+    acknowledgements were lost or because it took over from another. The rule is narrow: ids are skipped only inside
+    `(_floor, position]`, a range that this inbox saw handled from end to end. A turn that begins outside of it, behind
+    or ahead, is a new beginning, and nothing is skipped. So an owner who *means* to deliver handled messages again
+    needs the subscriber to attach anew, which makes new inboxes.
+    """
+
+    __slots__ = ("_failed", "_floor", "_latest", "_turn", "position")
+
+    def __init__(self) -> None:
+        self._latest: Turn = (-1, -1)
+        self._turn: Turn = (-1, -1)
+        self._failed: Turn | None = None
+        self._floor = 0
+        self.position = -1
+        """Everything in `(_floor, position]` was handled."""
+
+    def arrive(self, turn: Turn) -> bool:
+        """Note that a push of `turn` is here; False when it is stale already."""
+        if turn < self._latest:
+            return False
+        self._latest = turn
+        return True
+
+    def begin(self, turn: Turn, after: int) -> Status | int:
+        """The id after which listeners are to be called for a push, or the status that answers it at once."""
+        if turn < self._latest:
+            return Status.STALE
+        if turn == self._failed:
+            return Status.SKIPPED
+        if turn != self._turn:
+            self._turn, self._failed = turn, None
+            if not self._floor <= after <= self.position:
+                self._floor = self.position = after
+        self.position = max(self.position, after)
+        return self.position
+
+    def end(self, position: int) -> int:
+        """Listeners handled the push that was begun; it reached up to `position`. Gives the position to answer."""
+        self.position = max(self.position, position)
+        return self.position
+
+    def fail(self, position: int) -> int:
+        """They handled it up to `position` only: what follows in this turn is skipped."""
+        self._failed = self._turn
+        return self.end(position)
+
+
+class Inbox:
+    """The partitions of one attached subscription."""
+
+    __slots__ = ("_known", "_partitions")
+
+    def __init__(self, partitions: Collection[int]) -> None:
+        """`partitions` are those subscribed to; pushes of others are unknown here."""
+        self._known = frozenset(partitions)
+        self._partitions: dict[int, PartitionInbox] = {}
+
+    def arrive(self, partition: int, turn: Turn) -> PartitionInbox | Status:
+        """Where to begin the push later, or the status that answers it at once."""
+        if partition not in self._known:
+            return Status.UNKNOWN
+        inbox = self._partitions.setdefault(partition, PartitionInbox())
+        return inbox if inbox.arrive(turn) else Status.STALE

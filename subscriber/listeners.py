@@ -1,0 +1,177 @@
+"""MessageListeners: checking them, and calling them in turn (seed 004, section 3.5.2).
+
+A message listener is called with one message, a batch listener with a list of all messages of a push. They are called
+in the order of their registration; what they return is ignored. One that raises ends the push: the message, or with a
+batch listener the whole list, counts as not handled, the listeners behind it are not called for it, and it is
+delivered again later, to all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Literal
+
+import msgspec
+
+from delivery.errors import InvalidRequest
+from delivery.model import Message
+
+Form = Literal["message", "batch"]
+AsyncCall = Callable[[Any], Awaitable[object]]
+Hop = Callable[[AsyncCall, Any], object]
+"""Runs an async function with its argument in the trio loop, from the dispatch thread, and waits for its end."""
+Pass = Callable[[Iterable[Message]], None]
+"""Calls one or more listeners with messages; raises ListenerFailed, or Abandoned."""
+
+LISTENERS_MAX = 100
+
+
+class Abandoned(Exception):
+    """The subscriber has ended and waits no longer for a listener: what became of its message is not known."""
+
+
+class ListenerFailed(Exception):
+    """A listener raised `__cause__`. Everything with an id up to `handled` was handled."""
+
+    def __init__(self, handled: int) -> None:
+        super().__init__(handled)
+        self.handled = handled
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A listener that passed the checks."""
+
+    call: Callable[..., Any]
+    form: Form
+    is_async: bool
+
+
+def check_listener(call: object, form: Form) -> Registered:
+    """Raises InvalidRequest unless `call` is a function, sync or async, that takes one positional argument."""
+    name = getattr(call, "__qualname__", None) or repr(call)[:60]
+    if not callable(call):
+        raise InvalidRequest(f"a listener must be a function of one argument, not {name}")
+    body = call if inspect.isroutine(call) or isinstance(call, type | partial) else type(call).__call__
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise InvalidRequest(f"listener {name} is a generator: calling it would do nothing, so it cannot use yield")
+    try:
+        inspect.signature(call).bind(None)
+    except TypeError as error:
+        wanted = "a message" if form == "message" else "a list of messages"
+        raise InvalidRequest(f"listener {name} cannot be called with {wanted} as its only argument: {error}") from None
+    except ValueError:
+        pass  # a builtin that does not tell its signature
+    return Registered(call, form, inspect.iscoroutinefunction(body))
+
+
+class Calls:
+    """The listeners of a subscription as they stand now, ready to be called from the dispatch thread.
+
+    Neighbouring message listeners share a pass, so that each message goes through them in turn before the next one. A
+    pass behind another one gets only what the one before handled.
+    """
+
+    __slots__ = ("_passes", "whole")
+
+    def __init__(self, listeners: Sequence[Registered], hop: Hop) -> None:
+        self._passes: list[Pass] = []
+        for form, group in groupby(listeners, key=lambda listener: listener.form):
+            if form == "message":
+                self._passes.append(_message_pass(list(group), hop))
+            else:
+                self._passes += [partial(_batch, one.call, hop if one.is_async else None) for one in group]
+        self.whole = len(self._passes) > 1 or any(one.is_async or one.form == "batch" for one in listeners)
+        """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
+
+    def run(self, messages: Iterable[Message]) -> None:
+        """Call the listeners. Raises ListenerFailed with the ids that all of them handled, and Abandoned."""
+        if not self.whole:
+            self._passes[0](messages)
+            return
+        failure: ListenerFailed | None = None
+        for one in self._passes:
+            try:
+                one(messages)
+            except ListenerFailed as error:
+                failure = error
+                messages = [message for message in messages if message.number <= error.handled]
+            if not messages:
+                break
+        if failure is not None:
+            raise failure
+
+
+def _message_pass(listeners: Sequence[Registered], hop: Hop) -> Pass:
+    calls = [listener.call for listener in listeners]
+    if all(listener.is_async for listener in listeners):
+        return lambda messages: _hop_over(calls, messages, hop)
+    if len(calls) == 1:
+        return partial(_each, calls[0])
+    return partial(_each, _in_turn([partial(hop, one.call) if one.is_async else one.call for one in listeners]))
+
+
+def _in_turn(calls: Sequence[Callable[[Message], object]]) -> Callable[[Message], object]:
+    def call_all(message: Message) -> object:
+        results = [call(message) for call in calls]
+        return next(filter(inspect.iscoroutine, results), None)
+
+    return call_all
+
+
+def _each(call: Callable[[Message], object], messages: Iterable[Message]) -> None:
+    """The hot loop of a subscriber."""
+    rest = iter(messages)
+    message = next(rest, None)
+    if message is None:
+        return
+    try:
+        _refuse_coroutine(call(message))
+        for message in rest:
+            call(message)
+    except Abandoned:
+        raise
+    except BaseException as error:
+        raise ListenerFailed(message.number - 1) from error
+
+
+def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop) -> None:
+    """All of the messages in one hop to the loop and back."""
+    at: Message | None = None
+
+    async def each(messages: Iterable[Message]) -> None:
+        nonlocal at
+        for at in messages:
+            for call in calls:
+                await call(at)
+
+    try:
+        hop(each, messages)
+    except Abandoned:
+        raise
+    except BaseException as error:
+        assert at is not None, "the hop itself raises Abandoned alone"
+        raise ListenerFailed(at.number - 1) from error
+
+
+def _batch(call: Callable[[Any], Any], hop: Hop | None, messages: Iterable[Message]) -> None:
+    batch = list(messages)  # its own, for the listener may keep or change it
+    first = batch[0].number
+    try:
+        if hop is None:
+            _refuse_coroutine(call(batch))
+        else:
+            hop(call, batch)
+    except Abandoned:
+        raise
+    except BaseException as error:
+        raise ListenerFailed(first - 1) from error
+
+
+def _refuse_coroutine(result: object) -> None:
+    """A lambda around an async function looks like a sync listener, and would acknowledge what nobody handled."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("the listener returned a coroutine that nobody awaits: register the async function itself")

@@ -1,0 +1,147 @@
+"""What an application asks for when it subscribes, checked before anything is written.
+
+Where to begin, per partition:
+
+    "latest"     behind the last message that is stored when the subscription is registered (the default)
+    "earliest"   at the oldest message still stored
+    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this id or a later one
+    a datetime   at the first message that a host took at this time or later; it must have a time zone
+
+A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from delivery.errors import InvalidRequest
+from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.model import check_name, check_partition
+
+Start = str | int | datetime
+"""`"earliest"`, `"latest"`, a message id, or a time; see the module."""
+
+EARLIEST: Final = 0
+LATEST: Final = -1
+TOPICS_MAX: Final = 1000
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked request. Starts are ids after which to begin (exclusive), or LATEST."""
+
+    queue: str
+    partitions: tuple[int, ...] | None
+    """None for all that the queue has."""
+    starts: dict[int, int]
+    """For the partitions that have a start of their own."""
+    start: int
+    """For all others."""
+    topics: tuple[str, ...]
+    """Empty for all."""
+
+
+def check_request(
+    queue: str,
+    partitions: int | Iterable[int] | Mapping[int, Start] | None,
+    topics: str | Iterable[str] | None,
+    start: Start | Mapping[int, Start],
+) -> Request:
+    """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
+    own: Mapping[int, Start] = {}
+    if isinstance(partitions, Mapping):
+        own, partitions = partitions, tuple(partitions)
+    if isinstance(start, Mapping):
+        if own:
+            raise InvalidRequest("starts per partition are given twice, with partitions and with start")
+        own, start = start, "latest"
+    chosen = None if partitions is None else _checked_partitions(partitions)
+    if chosen is not None and (foreign := [number for number in own if number not in chosen]):
+        raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
+    names = () if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
+    if topics is not None and not 1 <= len(names) <= TOPICS_MAX:
+        raise InvalidRequest(f"name 1 to {TOPICS_MAX} topics, or None for all, not {len(names)}")
+    return Request(
+        queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
+        starts={number: check_start(one) for number, one in own.items()},
+        topics=tuple(sorted({check_name("topic", name) for name in names})),
+    )  # fmt: skip
+
+
+def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
+    try:
+        numbers = (partitions,) if isinstance(partitions, int) else tuple(partitions)
+    except TypeError:
+        raise InvalidRequest(f"partitions are numbers, not {str(partitions)[:40]!r}") from None
+    if not numbers:
+        raise InvalidRequest("name at least one partition, or None for all")
+    if wrong := [one for one in numbers if not isinstance(one, int) or isinstance(one, bool)]:
+        raise InvalidRequest(f"a partition is a number, not {str(wrong[0])[:40]!r}")
+    return tuple(sorted(set(numbers)))
+
+
+def check_start(start: Start) -> int:
+    """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
+    if isinstance(start, str) and start in ("earliest", "latest"):
+        return EARLIEST if start == "earliest" else LATEST
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
+        return max(first_id_at(_up_to_ms(start)) - 1, EARLIEST)
+    if isinstance(start, str):
+        start = MessageId.parse(start)
+    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start <= ID_MAX:
+        raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
+    return max(start - 1, EARLIEST)
+
+
+def _up_to_ms(time: datetime) -> int:
+    seconds = time.replace(microsecond=0).timestamp()
+    return int(seconds) * 1000 + -(-time.microsecond // 1000)
+
+
+def partitions_of(request: Request, queue: QueueRecord) -> tuple[int, ...]:
+    """The partitions asked for. Raises UnknownPartition when the queue lacks one."""
+    count = queue.settings.partitions
+    for number in (*(request.partitions or ()), *request.starts):
+        check_partition(number, count, queue.name)
+    return request.partitions or tuple(range(count))
+
+
+def new_record(
+    request: Request, name: str, queue: QueueRecord, found: SubscriptionRecord | None,
+    last_id: Callable[[int], int], now_ms: int,
+) -> SubscriptionRecord:  # fmt: skip
+    """The durable record that `request` makes of `found`, or of nothing.
+
+    Partitions that `found` has keep their starts (and by that, their checkpoints). `last_id(partition)` asks a host; it
+    is called only for partitions that begin at the latest message, or at an id that may lie in the future.
+    """
+    if found is not None and found.generation != queue.generation:
+        found = None
+    known = {} if found is None else found.starts
+    starts = {
+        number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
+        for number in partitions_of(request, queue)
+    }
+    return SubscriptionRecord(
+        name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
+        created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
+    )  # fmt: skip
+
+
+def _resolve(request: Request, partition: int, last_id: Callable[[int], int], now_ms: int) -> int:
+    start = request.starts.get(partition, request.start)
+    if start == LATEST:
+        return last_id(partition)
+    # Ids may run ahead of the clock, so that one above it is in the future only if the partition is not there yet.
+    if start > first_id_at(now_ms) and start > last_id(partition):
+        raise InvalidRequest(
+            f"the start {MessageId(start + 1)} ({MessageId(start).time:%Y-%m-%d %H:%M:%S} UTC) lies in the future of"
+            f" partition {partition} of queue {request.queue!r}"
+        )
+    return start

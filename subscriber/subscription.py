@@ -1,0 +1,81 @@
+"""The Subscription: an application's handle on one queue that it subscribes to, and the events about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from delivery.errors import HootError, InvalidRequest
+from subscriber.listeners import LISTENERS_MAX, Form, Registered, check_listener
+from subscriber.request import Request
+
+State = Literal["new", "attached", "suspended", "taken_over", "deleted", "stopped"]
+"""`new`: the subscriber was not started. `attached`: registered, messages come. `suspended`: ZooKeeper cannot be
+reached; messages may go on coming, and the subscription is attached again as soon as it can be. `taken_over`: another
+subscriber forced its way in. `deleted`: the subscription or its queue was deleted. `stopped`: the subscriber was; the
+durable state stays."""
+
+Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to a subscription: its new state, or `failed` when a push could not be handled."""
+
+    kind: Kind
+    queue: str
+    error: BaseException | None = None
+    """What a listener raised, or the HootError that ended the subscription."""
+
+
+class Subscription:
+    """One queue as a subscriber gets it. Made by `subscribe`; thread-safe.
+
+    Listeners can be added at any time, by a call or as a decorator; one that is added while messages come is called
+    from the next push on.
+    """
+
+    def __init__(self, name: str, request: Request, listeners: tuple[Registered, ...]) -> None:
+        self.name = name
+        """The subscriber's: under it the durable state is kept in the queue."""
+        self.request = request
+        self.state: State = "new"
+        self.error: HootError | None = None
+        """Why the subscription ended, when it was taken over or deleted."""
+        self.listeners = listeners
+        """In the order of their registration."""
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name} on {self.queue}, {self.state}>"
+
+    @property
+    def queue(self) -> str:
+        """The queue subscribed to."""
+        return self.request.queue
+
+    def listener(self, call: F) -> F:
+        """Call `call(message)` for each message; gives `call` back, so that it serves as a decorator.
+
+        A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
+        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time. An exception
+        means that the message was not handled: it and what follows in its partition come again after a pause. Raises
+        InvalidRequest when it cannot be called with one positional argument.
+        """
+        return self._add(call, "message")
+
+    def batch_listener(self, call: F) -> F:
+        """Call `call(messages)` with a list of all messages of a push, all of one partition and in order.
+
+        As `listener` otherwise; an exception means that none of them was handled.
+        """
+        return self._add(call, "batch")
+
+    def _add(self, call: F, form: Form) -> F:
+        registered = check_listener(call, form)
+        if len(self.listeners) >= LISTENERS_MAX:
+            raise InvalidRequest(f"a subscription can have {LISTENERS_MAX} listeners")
+        self.listeners = (*self.listeners, registered)
+        return call

@@ -1,0 +1,380 @@
+"""What every message store promises; one suite over all of them. `host` makes one more host on the same storage."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from delivery.batch import open_batch
+from delivery.errors import Fenced, StorageUnavailable
+from delivery.ids import first_id_at
+from delivery.model import QueueSettings
+from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey, StoredBatch
+from delivery.storage.log import SegmentedLog
+from delivery.storage.memory import MemoryDisk, MemoryStore
+from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, headers_of, messages_of, sized, store_all
+
+Host = Callable[[], MessageStore]
+KEEP = QueueSettings()
+generations = itertools.count()
+
+
+@pytest.fixture(params=["memory", "log"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
+    disk = MemoryDisk()
+    stores: list[MessageStore] = []
+
+    def start() -> MessageStore:
+        store: MessageStore
+        store = MemoryStore(disk) if request.param == "memory" else SegmentedLog(tmp_path, segment_bytes=100_000)
+        stores.append(store)
+        return store
+
+    yield start
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(host: Host) -> MessageStore:
+    """A store with two partitions open under epoch 1."""
+    store = host()
+    store.open(KEY, 1, KEEP)
+    store.open(OTHER, 1, KEEP)
+    return store
+
+
+# -- appending and reading ------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_partition_is_empty(host: Host) -> None:
+    store = host()
+    state = store.open(KEY, 1, KEEP)
+    assert (state.last_id, state.producers) == (0, ())
+    assert store.read(KEY, 0, 1000) is None
+    assert store.bounds(KEY) == Bounds(0, 0, 0, 0)
+    assert store.count(KEY, 0, 10**18) == 0
+    assert store.trim(KEY, QueueSettings(ttl_seconds=1), NOW_MS) == 0
+
+
+def test_batches_come_back_byte_for_byte_in_order(store: MessageStore) -> None:
+    group = [batch(10, [b"a", b"b"]), batch(100, [b"c"]), batch(101, [b"", b"d" * 5000])]
+    store_all(store, group[:1])
+    store_all(store, group[1:])
+    assert batches_of(store) == [item.batch for item in group]
+    assert bodies_of(store) == [b"a", b"b", b"c", b"", b"d" * 5000]
+    assert headers_of(store) == [item.header for item in group]
+
+
+def test_an_empty_group_is_fine(store: MessageStore) -> None:
+    assert store.append([]) == []
+
+
+def test_partitions_do_not_mix(store: MessageStore) -> None:
+    store_all(store, [batch(5, [b"x"]), batch(7, [b"y"], key=OTHER), batch(6, [b"z"])])
+    assert bodies_of(store) == [b"x", b"z"]
+    assert bodies_of(store, OTHER) == [b"y"]
+
+
+def test_reading_starts_above_an_id_wherever_it_lies(store: MessageStore) -> None:
+    """Before the first, inside a batch, at its end, in a gap between batches, at the end of all, beyond it."""
+    store_all(store, [batch(10, [b"a"] * 5), batch(100, [b"b"] * 5), batch(105, [b"c"])])
+    starts = {0: 10, 9: 10, 10: 10, 13: 10, 14: 100, 50: 100, 99: 100, 103: 100, 104: 105, 105: None, 999: None}
+    for after, first in starts.items():
+        chunk = store.read(KEY, after, 1)
+        assert (chunk.headers[0].base_id if chunk else None) == first, after
+
+
+def test_a_chunk_holds_as_many_whole_batches_as_fit_but_at_least_one(store: MessageStore) -> None:
+    group = [batch(base, [b"x" * 100]) for base in range(1, 11)]
+    size = group[0].header.length
+    store_all(store, group)
+    for limit, count in {1: 1, size: 1, 2 * size - 1: 1, 2 * size: 2, 5 * size + 1: 5, 100 * size: 10}.items():
+        chunk = store.read(KEY, 0, limit)
+        assert chunk is not None
+        assert len(chunk.headers) == count
+        assert chunk.data == b"".join(item.batch for item in group[:count])
+        assert chunk.last_id == count
+
+
+def test_a_batch_larger_than_the_limit_is_read_whole(store: MessageStore) -> None:
+    big = sized(1, 300_000)
+    store_all(store, [big, batch(2)])
+    chunk = store.read(KEY, 0, 10)
+    assert chunk is not None
+    assert chunk.data == big.batch
+
+
+def test_bounds_tell_what_is_there(store: MessageStore) -> None:
+    group = [batch(10, [b"a"] * 5), batch(100, [b"b"] * 7)]
+    store_all(store, group)
+    assert store.bounds(KEY) == Bounds(10, 106, 12, sum(item.header.length for item in group))
+
+
+def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> None:
+    store_all(store, [batch(10, [b"a"] * 5), batch(100, [b"b"] * 7), batch(107, [b"c"])])
+    ids = [message.number for message in messages_of(store)]
+    places = [0, 9, 10, 12, 14, 15, 99, 100, 106, 107, 108, 10**18]
+    for after in places:
+        for until in places:
+            assert store.count(KEY, after, until) == sum(after < number <= until for number in ids), (after, until)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=40),
+    data=st.data(),
+)
+def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
+    host: Host, shape: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    """Batches of many sizes, with gaps between the ids, over several segments."""
+    store = host()
+    key = PartitionKey("any", f"g{next(generations)}", 0)
+    store.open(key, 1, KEEP)
+    base, group = 0, []
+    for gap, size, count in shape:
+        group.append(sized(base + gap, size, key=key, count=count))
+        base = group[-1].header.last_id
+        store_all(store, group[-1:])
+    ids = [number for item in group for number in open_batch(item.batch).ids()]
+    for _ in range(5):
+        after, until = data.draw(st.integers(0, base + 2)), data.draw(st.integers(0, base + 2))
+        assert store.count(key, after, until) == sum(after < number <= until for number in ids)
+        limit = data.draw(st.integers(1, 20_000))
+        assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
+
+
+# -- what a producer sent before ------------------------------------------------------------------------------------
+
+
+def test_opening_again_tells_the_last_id_and_the_producers_batches(host: Host) -> None:
+    store = host()
+    store.open(KEY, 1, KEEP)
+    store_all(store, [batch(10, [b"a"] * 5, producer=(7, 0)), batch(20, producer=(8, 4)), batch(30)])
+    store_all(store, [batch(40, [b"b"] * 2, producer=(7, 1))])
+    expected = (StoredBatch(7, 0, 10, 5), StoredBatch(8, 4, 20, 1), StoredBatch(7, 1, 40, 2))
+    for epoch in (1, 2, 9):
+        state = store.open(KEY, epoch, KEEP)
+        assert (state.last_id, state.producers) == (41, expected)
+    state = host().open(KEY, 10, KEEP)
+    assert (state.last_id, state.producers) == (41, expected)
+
+
+def test_the_last_sixteen_batches_of_a_producer_are_remembered(store: MessageStore) -> None:
+    store_all(store, [batch(base, producer=(5, base)) for base in range(1, 41)])
+    assert [stored.sequence for stored in store.open(KEY, 2, KEEP).producers] == list(range(25, 41))
+
+
+def test_the_last_thousand_producers_are_remembered(store: MessageStore) -> None:
+    store_all(store, [batch(base, producer=(base, 0)) for base in range(1, 1004)])
+    store_all(store, [batch(2000, producer=(5, 1))])
+    known = {stored.producer_id for stored in store.open(KEY, 2, KEEP).producers}
+    assert known == {5, *range(4, 1004)}
+
+
+# -- fencing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_newer_epoch_fences_the_older_owner(host: Host) -> None:
+    old, new = host(), host()
+    old.open(KEY, 1, KEEP)
+    store_all(old, [batch(10, [b"kept"])])
+    assert new.open(KEY, 2, KEEP).last_id == 10
+    answers = old.append([batch(11, [b"late"]), batch(12, [b"later"])])
+    assert [type(answer) for answer in answers] == [Fenced, Fenced]
+    store_all(new, [batch(11, [b"new"], epoch=2)])
+    assert bodies_of(new) == [b"kept", b"new"]
+    assert host().open(KEY, 3, KEEP).last_id == 11
+
+
+def test_a_fenced_owner_stays_fenced(host: Host) -> None:
+    old, new = host(), host()
+    old.open(KEY, 1, KEEP)
+    new.open(KEY, 2, KEEP)
+    for base in (5, 6):
+        assert isinstance(old.append([batch(base)])[0], Fenced)
+    with pytest.raises(Fenced):
+        old.open(KEY, 1, KEEP)
+    assert bodies_of(new) == []
+
+
+def test_a_fenced_owner_sees_no_more_than_it_knew(host: Host) -> None:
+    old, new = host(), host()
+    old.open(KEY, 1, KEEP)
+    store_all(old, [batch(10, [b"kept"])])
+    new.open(KEY, 2, KEEP)
+    store_all(new, [batch(11, [b"new"], epoch=2)])
+    assert bodies_of(old) == [b"kept"]
+    assert old.bounds(KEY).last_id == 10
+
+
+def test_an_older_epoch_cannot_open(host: Host) -> None:
+    first, second = host(), host()
+    first.open(KEY, 5, KEEP)
+    for store in (first, second):
+        with pytest.raises(Fenced):
+            store.open(KEY, 4, KEEP)
+    store_all(first, [batch(1, epoch=5)])
+
+
+def test_a_batch_of_another_epoch_and_what_follows_it_fail(store: MessageStore) -> None:
+    store.open(KEY, 2, KEEP)
+    group = [batch(1, [b"a"], epoch=2), batch(2, [b"b"], epoch=1), batch(3, [b"c"], epoch=2), batch(1, key=OTHER)]
+    answers = store.append(group)
+    assert [type(answer) for answer in answers] == [type(None), Fenced, Fenced, type(None)]
+    assert bodies_of(store) == [b"a"]
+
+
+def test_ownership_goes_back_and_forth_without_a_loss(host: Host) -> None:
+    stores = [host(), host()]
+    for epoch in range(1, 9):
+        store = stores[epoch % 2]
+        assert store.open(KEY, epoch, KEEP).last_id == 10 * (epoch - 1)
+        store_all(store, [batch(10 * epoch, [str(epoch).encode()], epoch=epoch)])
+    assert bodies_of(stores[0]) == [str(epoch).encode() for epoch in range(1, 9)]
+    assert stores[0].count(KEY, 0, 1000) == 8
+
+
+# -- retention ------------------------------------------------------------------------------------------------------
+
+
+def test_messages_older_than_the_ttl_go_even_when_nothing_new_comes(store: MessageStore) -> None:
+    old = first_id_at(NOW_MS - 10_000)
+    store_all(store, [batch(old, [b"x"] * 3, producer=(6, 1))])
+    freed = store.trim(KEY, QueueSettings(ttl_seconds=5), NOW_MS)
+    assert freed > 0
+    assert store.read(KEY, 0, 1000) is None
+    assert store.bounds(KEY) == Bounds(0, old + 2, 0, 0)
+    assert store.count(KEY, 0, 10**18) == 0
+
+
+def test_after_everything_was_trimmed_ids_still_rise_and_producers_are_known(host: Host) -> None:
+    store = host()
+    store.open(KEY, 1, KEEP)
+    old = first_id_at(NOW_MS - 10_000)
+    for base in (old, old + 10, old + 20):
+        store_all(store, [batch(base, producer=(6, base - old))])
+        assert store.trim(KEY, QueueSettings(ttl_seconds=5), NOW_MS) > 0
+    for epoch in (2, 3):
+        state = host().open(KEY, epoch, KEEP)
+        assert state.last_id == old + 20
+        assert [stored.sequence for stored in state.producers] == [0, 10, 20]
+
+
+def test_messages_younger_than_the_ttl_stay(store: MessageStore) -> None:
+    store_all(store, [batch(first_id_at(NOW_MS - 4_000))])
+    assert store.trim(KEY, QueueSettings(ttl_seconds=5), NOW_MS) == 0
+    assert len(headers_of(store)) == 1
+
+
+def test_above_its_size_a_partition_loses_its_oldest_messages_first(store: MessageStore) -> None:
+    limit = QueueSettings(retention_bytes=1 << 20)
+    group = [sized(base, 50_000) for base in range(1, 41)]
+    for item in group:
+        store_all(store, [item])
+    freed = store.trim(KEY, limit, NOW_MS)
+    left = headers_of(store)
+    assert [header.base_id for header in left] == list(range(41 - len(left), 41))
+    assert (1 << 20) - 400_000 < store.bounds(KEY).bytes <= 1 << 20
+    assert freed == sum(item.header.length for item in group) - store.bounds(KEY).bytes
+    assert store.trim(KEY, limit, NOW_MS) == 0
+
+
+def test_a_reader_below_what_is_left_goes_on_at_the_first_that_is(store: MessageStore) -> None:
+    for base in range(1, 41):
+        store_all(store, [sized(base, 50_000)])
+    chunk = store.read(KEY, 0, 10)
+    assert chunk is not None
+    store.trim(KEY, QueueSettings(retention_bytes=1 << 20), NOW_MS)
+    first = store.bounds(KEY).first_id
+    assert first > 10
+    for after in (0, chunk.last_id, 5):
+        again = store.read(KEY, after, 10)
+        assert again is not None
+        assert again.headers[0].base_id == first
+    assert store.count(KEY, 0, 100) == len(headers_of(store)) == 41 - first
+
+
+def test_trimming_leaves_what_is_appended_later(store: MessageStore) -> None:
+    old, new = first_id_at(NOW_MS - 10_000), first_id_at(NOW_MS)
+    store_all(store, [batch(old, [b"old"])])
+    store.trim(KEY, QueueSettings(ttl_seconds=5), NOW_MS)
+    store_all(store, [batch(new, [b"new"])])
+    assert bodies_of(store) == [b"new"]
+    assert store.bounds(KEY).first_id == new
+    state = store.open(KEY, 2, KEEP)
+    assert state.last_id == new
+    assert bodies_of(store) == [b"new"]
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_released_partition_is_closed_and_opens_again_with_its_data(store: MessageStore) -> None:
+    store_all(store, [batch(1, [b"a"])])
+    store.release(KEY)
+    store.release(KEY)
+    with pytest.raises(StorageUnavailable):
+        store.read(KEY, 0, 10)
+    with pytest.raises(StorageUnavailable):
+        store.bounds(KEY)
+    group = [batch(2), batch(1, key=OTHER)]
+    assert [type(answer) for answer in store.append(group)] == [StorageUnavailable, type(None)]
+    assert store.open(KEY, 1, KEEP).last_id == 1
+    assert bodies_of(store) == [b"a"]
+
+
+def test_a_partition_that_was_never_opened_is_not_served(store: MessageStore) -> None:
+    unknown = PartitionKey("orders", "g1", 99)
+    for call in (store.bounds, lambda key: store.read(key, 0, 10), lambda key: store.count(key, 0, 10)):
+        with pytest.raises(StorageUnavailable):
+            call(unknown)
+    store.release(unknown)
+
+
+def test_a_deleted_queue_is_gone_and_its_owners_are_fenced(host: Host) -> None:
+    owner, other = host(), host()
+    owner.open(KEY, 1, KEEP)
+    store_all(owner, [batch(1)])
+    other.delete("orders", "g1")
+    other.delete("orders", "g1")
+    other.delete("never", "g9")
+    assert isinstance(owner.append([batch(2)])[0], Fenced)
+    later = PartitionKey("orders", "g2", 3)
+    assert other.open(later, 1, KEEP).last_id == 0
+    store_all(other, [batch(1, key=later)])
+
+
+def test_deleting_one_generation_leaves_the_others(store: MessageStore) -> None:
+    second = PartitionKey("orders", "g2", 3)
+    store.open(second, 1, KEEP)
+    store_all(store, [batch(1, key=second)])
+    store.delete("orders", "g1")
+    assert len(headers_of(store, second)) == 1
+
+
+def test_closing_twice_is_fine_and_then_nothing_is_served(store: MessageStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StorageUnavailable):
+        store.read(KEY, 0, 10)
+    with pytest.raises(StorageUnavailable):
+        store.open(KEY, 2, KEEP)
+
+
+@pytest.mark.parametrize("wrong", [batch(5), batch(10), batch(20, epoch=7), batch(20, key=OTHER)])
+def test_a_batch_stamped_wrongly_never_gets_in(store: MessageStore, wrong: Append) -> None:
+    """Ids that do not rise, another epoch or partition than it is appended to: the caller's mistake, stopped hard."""
+    store_all(store, [batch(10)])
+    for epoch in (1, 2):
+        store.open(KEY, epoch, KEEP)
+        with pytest.raises(AssertionError):
+            store.append([msgspec.structs.replace(wrong, key=KEY, epoch=epoch)])
+        store_all(store, [batch(10 + epoch, epoch=epoch)])
+        assert len(headers_of(store)) == 1 + epoch

@@ -1,0 +1,119 @@
+"""What the tests of the metadata share: a ZooKeeper to interfere with, counted hints, and ready-made records."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from delivery.errors import HootError
+from delivery.metastore.ops import InDoubt, Op, Refused
+from delivery.metastore.records import Checkpoint, HostRecord, ListenerRecord, SubscriptionRecord
+from delivery.metastore.znodes import Aspect, ZNodes
+from delivery.metastore.zookeeper import ZooKeeperClient
+from tests.integration.embedded import eventually
+
+
+class Interposed(ZNodes):
+    """The same znodes with a hand in between: counts transactions and reads, steps in before one, loses answers."""
+
+    def __init__(self, zk: ZooKeeperClient) -> None:
+        self._real = zk
+        self.transactions: list[Sequence[Op]] = []
+        self.reads = 0
+        self.before: Callable[[], object] | None = None
+        """Called once, before the next transaction."""
+        self.lose_answer = False
+        """The next transaction is done, and nobody hears of it."""
+        self.down_after: int | None = None
+        """So many transactions are done, the others fail."""
+        self.down_error = InDoubt
+
+    def _read(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
+        self.reads += 1
+        return self._real._read(aspect, paths)
+
+    def _transact(self, ops: Sequence[Op]) -> list[int] | Refused:
+        if self.down_after is not None and len(self.transactions) >= self.down_after:
+            raise self.down_error("cut off")
+        self.transactions.append(ops)
+        step, self.before = self.before, None
+        if step is not None:
+            step()
+        outcome = self._real._transact(ops)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise InDoubt("the answer is lost")
+        return outcome
+
+
+class Hints:
+    """Counts the calls of a hint."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+    def more_than(self, count: int) -> None:
+        eventually(lambda: self.count > count, f"a hint after the first {count}")
+
+
+def refused(call: Callable[[], object]) -> type[HootError] | None:
+    try:
+        call()
+    except HootError as error:
+        return type(error)
+    return None
+
+
+class Key(msgspec.Struct, frozen=True):
+    queue: str
+    subscription: str
+    partition: int
+
+
+class Update(msgspec.Struct, frozen=True):
+    key: Key
+    checkpoint: Checkpoint
+    partition_version: int
+
+
+def update(
+    partition: int, number: int, *, name: str = "s", queue: str = "q", version: int = 0, epoch: int = 1
+) -> Update:  # fmt: skip
+    """Move the checkpoint of a partition to `number`, as the owner whose claim gave its record `version`."""
+    return Update(Key(queue, name, partition), Checkpoint(number, epoch), version)
+
+
+def host(name: str = "h1", session: int = 1, port: int = 4000) -> HostRecord:
+    return HostRecord(name, "127.0.0.1", port, None, session, "0.1.0", 1_700_000_000_000)
+
+
+def listener(token: str = "t", port: int = 5000) -> ListenerRecord:
+    return ListenerRecord(address="127.0.0.1", port=port, token=token)
+
+
+def subscription(queue: str = "q", name: str = "s") -> SubscriptionRecord:
+    return SubscriptionRecord(
+        name=name, queue=queue, generation="g", created_ms=1, starts={0: 0, 1: 77}, all_partitions=True, topics=("a",)
+    )
+
+
+def at_once(calls: Sequence[Callable[[], object]]) -> list[object]:
+    """Run all in threads that start together; gives each one's result or its HootError."""
+    ready = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], object]) -> object:
+        ready.wait(10)
+        try:
+            return call()
+        except HootError as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))

@@ -1,0 +1,250 @@
+"""The catalog against a real ZooKeeper: layout, queues and hosts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from delivery.errors import (
+    CorruptRecord,
+    HootError,
+    InvalidRequest,
+    LayoutMismatch,
+    MetadataUnavailable,
+    QueueExists,
+    UnknownQueue,
+)
+from delivery.metastore import records
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.partitions import NEVER_OWNED
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
+from tests.integration.metastore import Interposed, at_once, host, listener, subscription
+
+pytestmark = pytest.mark.integration
+BAD_NAMES = ["", ".", "..", "a/b", "%2e%2e/x%", "a\r\nb", "a\x00b", "é", "a b", "x" * 250, "x" * 10_000]
+
+
+# -- layout
+
+
+def test_the_layout_is_made_once_and_by_many_at_once(zk: ZooKeeperClient) -> None:
+    assert at_once([Catalog(zk).ensure_layout] * 8) == [None] * 8
+    found = zk.get(records.LAYOUT)
+    assert found is not None
+    assert msgspec.json.decode(found[0]) == {"version": records.LAYOUT_VERSION}
+    assert (zk.children(records.HOSTS), zk.children(records.QUEUES)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(b'{"version":2}', LayoutMismatch), (b"???", CorruptRecord), (b"", CorruptRecord)]
+)
+def test_a_tree_of_another_layout_is_refused_and_left_alone(
+    zk: ZooKeeperClient, value: bytes, error: type[HootError]
+) -> None:
+    zk.create(records.ROOT)
+    zk.create(records.LAYOUT, value)
+    with pytest.raises(error):
+        Catalog(zk).ensure_layout()
+    assert zk.children(records.ROOT) == ["layout"]
+    assert zk.get(records.LAYOUT) == (value, 0)
+
+
+def test_without_a_layout_nothing_is_listed_and_nothing_is_created(zk: ZooKeeperClient) -> None:
+    catalog = Catalog(zk)
+    assert (catalog.queues(), catalog.hosts()) == ([], [])
+    for create in (lambda: catalog.create_queue("q", QueueSettings()), lambda: catalog.register_host(host())):
+        with pytest.raises(MetadataUnavailable):
+            create()
+
+
+# -- queues
+
+
+def test_a_queue_is_created_whole_and_found_again(catalog: Catalog, zk: ZooKeeperClient) -> None:
+    settings = QueueSettings(partitions=3, durability="os", ttl_seconds=60.0, retention_bytes=1 << 30)
+    made = catalog.create_queue("flights", settings)
+    assert (made.name, made.settings) == ("flights", settings)
+    assert catalog.queue("flights") == made
+    assert zk.children(records.queue_path("flights")) == ["listeners", "partitions", "subscriptions"]
+    assert catalog.create_queue("other", settings).generation != made.generation
+
+
+def test_a_queue_that_exists_is_not_created_again(catalog: Catalog) -> None:
+    made = catalog.create_queue("q", QueueSettings(partitions=3))
+    with pytest.raises(QueueExists, match="'q'"):
+        catalog.create_queue("q", QueueSettings())
+    assert catalog.queue("q") == made
+
+
+def test_of_many_who_create_the_same_queue_one_does(catalog: Catalog) -> None:
+    outcomes = at_once([lambda: catalog.create_queue("q", QueueSettings())] * 6)
+    assert [type(outcome) for outcome in outcomes].count(QueueExists) == 5
+    assert catalog.queue("q") in outcomes
+
+
+def test_when_the_answer_to_a_creation_is_lost_the_queue_is_recognised_as_ones_own(
+    catalog: Catalog, zk: ZooKeeperClient
+) -> None:
+    between = Interposed(zk)
+    between.lose_answer = True
+    assert Catalog(between).create_queue("q", QueueSettings()) == catalog.queue("q")
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_names_outside_the_limits_are_refused_everywhere(catalog: Catalog, zk: ZooKeeperClient, name: str) -> None:
+    catalog.create_queue("q", QueueSettings())
+    for call in (
+        lambda: catalog.create_queue(name, QueueSettings()),
+        lambda: catalog.queue(name),
+        lambda: catalog.delete_queue(name),
+        lambda: catalog.owners(name),
+        lambda: catalog.claim(name, 0, "h", 1, NEVER_OWNED),
+        lambda: catalog.subscription("q", name),
+        lambda: catalog.listener("q", name),
+        lambda: catalog.listeners(name),
+        lambda: catalog.delete_subscription("q", name),
+        lambda: catalog.put_subscription(subscription("q", name), create=True),
+        lambda: catalog.attach("q", name, listener()),
+        lambda: catalog.checkpoints("q", name),
+        lambda: catalog.host(name),
+        lambda: catalog.register_host(host(name)),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            call()
+        assert len(caught.value.message) < 300
+        assert caught.value.message.isprintable()
+    assert catalog.queues() == ["q"]
+
+
+def test_settings_outside_their_limits_are_refused(catalog: Catalog) -> None:
+    for partitions in (0, -1, 32768):
+        with pytest.raises(InvalidRequest, match="partitions"):
+            catalog.create_queue("q", QueueSettings(partitions=partitions))
+    assert catalog.queues() == []
+
+
+def test_an_unknown_queue_is_answered_with_names_that_come_near(catalog: Catalog) -> None:
+    for name in ("flights", "fights", "weather"):
+        catalog.create_queue(name, QueueSettings())
+    for call in (catalog.queue, catalog.delete_queue, catalog.subscriptions, catalog.listeners, catalog.owners):
+        with pytest.raises(UnknownQueue, match="flights or fights") as caught:
+            call("flightz")
+        assert "weather" not in caught.value.message
+    with pytest.raises(UnknownQueue, match="hoot queue create zzz"):
+        catalog.queue("zzz")
+    with pytest.raises(UnknownQueue):
+        catalog.update_queue("zzz", QueueSettings())
+
+
+def test_settings_change_but_the_number_of_partitions_stays(catalog: Catalog) -> None:
+    made = catalog.create_queue("q", QueueSettings(partitions=2))
+    changed = catalog.update_queue("q", QueueSettings(partitions=2, durability="memory"))
+    assert changed == msgspec.structs.replace(made, settings=QueueSettings(partitions=2, durability="memory"))
+    with pytest.raises(InvalidRequest, match="2 partitions"):
+        catalog.update_queue("q", QueueSettings(partitions=3))
+    with pytest.raises(InvalidRequest, match="body limit"):
+        catalog.update_queue("q", QueueSettings(partitions=2, body_bytes_max=0))
+    assert catalog.queue("q") == changed
+
+
+def test_a_change_that_meets_another_is_made_on_top_of_it(catalog: Catalog, zk: ZooKeeperClient) -> None:
+    catalog.create_queue("q", QueueSettings())
+    between = Interposed(zk)
+    between.before = lambda: catalog.update_queue("q", QueueSettings(ttl_seconds=5.0))
+    changed = Catalog(between).update_queue("q", QueueSettings(ttl_seconds=9.0))
+    assert len(between.transactions) == 2
+    assert catalog.queue("q") == changed
+
+
+def filled(catalog: Catalog) -> None:
+    catalog.create_queue("q", QueueSettings(partitions=3))
+    catalog.claim("q", 0, "h", 1, NEVER_OWNED)
+    catalog.claim("q", 2, "h", 1, NEVER_OWNED)
+    for name in ("s", "t"):
+        catalog.put_subscription(subscription("q", name), create=True)
+    catalog.attach("q", "s", listener())
+
+
+def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(catalog: Catalog, zk: ZooKeeperClient) -> None:
+    filled(catalog)
+    catalog.create_queue("q2", QueueSettings())
+    generation = catalog.queue("q").generation
+    catalog.delete_queue("q")
+    assert (catalog.queues(), zk.exists(records.queue_path("q"))) == (["q2"], False)
+    with pytest.raises(UnknownQueue):
+        catalog.delete_queue("q")
+    assert catalog.create_queue("q", QueueSettings()).generation != generation
+    assert (catalog.subscriptions("q"), catalog.owners("q"), catalog.listeners("q")) == ([], {}, [])
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_a_deletion_that_breaks_off_leaves_a_queue_that_can_be_deleted_again(
+    catalog: Catalog, zk: ZooKeeperClient, done: int
+) -> None:
+    filled(catalog)
+    between = Interposed(zk)
+    between.down_after = done
+    with pytest.raises(MetadataUnavailable):
+        Catalog(between).delete_queue("q")
+    assert catalog.queues() == ["q"]
+    assert catalog.queue("q").name == "q"
+    catalog.delete_queue("q")
+    assert catalog.queues() == []
+
+
+def test_lists_hold_no_folders_and_nothing_from_deeper_down(catalog: Catalog) -> None:
+    filled(catalog)
+    assert catalog.queues() == ["q"]
+    assert catalog.subscriptions("q") == ["s", "t"]
+    assert catalog.listeners("q") == ["s"]
+    assert sorted(catalog.owners("q")) == [0, 2]
+    assert catalog.checkpoints("q", "s") == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\xff\xfe", b"{}", b"[]", b'{"name":"other","generation":"g","created_ms":1,"settings":{}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":0}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":1,"colour":"red"}}'],
+)  # fmt: skip
+def test_a_foreign_queue_record_is_named_and_can_still_be_deleted(
+    catalog: Catalog, zk: ZooKeeperClient, value: bytes
+) -> None:
+    catalog.create_queue("q", QueueSettings())
+    zk.set(records.queue_path("q"), value)
+    with pytest.raises(CorruptRecord, match="/hoot/queues/q"):
+        catalog.queue("q")
+    assert catalog.queues() == ["q"]
+    catalog.delete_queue("q")
+
+
+# -- hosts
+
+
+def test_a_host_is_listed_for_as_long_as_its_session_lives(catalog: Catalog, zookeeper_hosts: str) -> None:
+    with ZooKeeperClient(zookeeper_hosts) as other:
+        for name in ("h2", "h1"):
+            Catalog(other).register_host(host(name))
+        assert catalog.hosts() == [host("h1"), host("h2")]
+        assert catalog.host("h1") == host("h1")
+    assert catalog.hosts() == []
+    assert catalog.host("h1") is None
+
+
+def test_a_host_that_registers_again_is_listed_under_its_present_session(
+    catalog: Catalog, zookeeper_hosts: str
+) -> None:
+    """After a lost session, when the old registration has not gone yet."""
+    with ZooKeeperClient(zookeeper_hosts) as old:
+        Catalog(old).register_host(host("h1", session=1))
+        catalog.register_host(host("h1", session=2))
+    assert catalog.hosts() == [host("h1", session=2)]
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", msgspec.json.encode(host("h2")), msgspec.json.encode(host(port=0))])
+def test_a_foreign_host_record_is_named(catalog: Catalog, zk: ZooKeeperClient, value: bytes) -> None:
+    zk.create(records.host_path("h1"), value)
+    for call in (catalog.hosts, lambda: catalog.host("h1")):
+        with pytest.raises(CorruptRecord, match="/hoot/hosts/h1"):
+            call()

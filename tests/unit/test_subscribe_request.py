@@ -1,0 +1,175 @@
+"""What subscribing asks for: the choices of partitions, topics and starts, and the durable record they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.model import QueueSettings
+from subscriber.request import EARLIEST, LATEST, check_request, check_start, new_record
+
+NOW_MS = 1_732_165_000_000
+QUEUE = QueueRecord("flights", "g1", 1, QueueSettings(partitions=4))
+LAST = {0: 0, 1: first_id_at(NOW_MS) - 500, 2: first_id_at(NOW_MS) + 40_000, 3: first_id_at(NOW_MS - 10_000)}
+
+
+def never(partition: int) -> int:
+    raise AssertionError(f"no host needs to be asked about partition {partition}")
+
+
+def record(
+    found: SubscriptionRecord | None = None, last_id: Callable[[int], int] = LAST.__getitem__, **request: Any
+) -> SubscriptionRecord:
+    asked = {"partitions": None, "topics": None, "start": "latest", **request}
+    return new_record(check_request("flights", **asked), "audit", QUEUE, found, last_id, NOW_MS)
+
+
+# -- starts
+
+
+def test_an_id_is_the_first_one_wanted() -> None:
+    wanted = MessageId.of(NOW_MS, 7)
+    assert check_start(wanted) == wanted - 1
+    assert check_start(int(wanted)) == wanted - 1
+    assert check_start(str(wanted)) == wanted - 1
+    assert check_start(0) == EARLIEST
+    assert check_start(ID_MAX) == ID_MAX - 1
+
+
+def test_a_time_is_the_first_one_wanted_in_any_time_zone() -> None:
+    at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert check_start(at) == first_id_at(NOW_MS) - 1
+    assert check_start(at.astimezone(timezone(timedelta(hours=5, minutes=30)))) == first_id_at(NOW_MS) - 1
+    assert check_start(at + timedelta(microseconds=1)) == first_id_at(NOW_MS + 1) - 1
+    assert check_start(datetime(1969, 1, 1, tzinfo=UTC)) == EARLIEST
+
+
+def test_the_two_words() -> None:
+    assert (check_start("earliest"), check_start("latest")) == (EARLIEST, LATEST)
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["newest", "", "12-99999", "-5", -1, ID_MAX + 1, True, 1.5, None, datetime(2024, 1, 1)],  # noqa: DTZ001
+)
+def test_anything_else_is_no_start(start: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        check_start(start)
+
+
+# -- what is asked for
+
+
+def test_partitions_may_be_a_number_some_numbers_or_a_dict_with_starts() -> None:
+    assert check_request("flights", 2, None, "latest").partitions == (2,)
+    assert check_request("flights", [3, 1, 3], None, "latest").partitions == (1, 3)
+    assert check_request("flights", range(2), None, "latest").partitions == (0, 1)
+    request = check_request("flights", {0: "earliest", 3: 100}, None, "latest")
+    assert (request.partitions, request.starts) == ((0, 3), {0: EARLIEST, 3: 99})
+
+
+def test_starts_may_be_a_dict_and_other_partitions_begin_at_the_latest_message() -> None:
+    assert record(start={1: "earliest"}).starts == {**LAST, 1: EARLIEST}
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ({"partitions": []}, "at least one"),
+        ({"partitions": ["0"]}, "a number"),
+        ({"partitions": [True]}, "a number"),
+        ({"partitions": 1.5}, "numbers"),
+        ({"partitions": {0: "earliest"}, "start": {0: "latest"}}, "twice"),
+        ({"partitions": [0], "start": {1: "latest"}}, "partition 1"),
+        ({"topics": []}, "topics"),
+        ({"topics": [""]}, "no topic name"),
+        ({"topics": ["a b"]}, "no topic name"),
+        ({"topics": [f"t{n}" for n in range(1001)]}, "1 to 1000"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_asked(request_: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        check_request("flights", **{"partitions": None, "topics": None, "start": "latest", **request_})
+
+
+@pytest.mark.parametrize("name", ["..", "", "a/b", "%2e%2e", "a\r\nb", "a\0", "x" * 10_000, None])
+def test_bad_queue_names_are_refused(name: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no queue name"):
+        check_request(name, None, None, "latest")
+
+
+def test_one_topic_may_stand_alone() -> None:
+    assert check_request("flights", None, "JFK", "latest").topics == ("JFK",)
+    assert check_request("flights", None, ["LGA", "JFK", "LGA"], "latest").topics == ("JFK", "LGA")
+
+
+# -- the record
+
+
+def test_a_new_subscription_begins_at_the_last_ids_of_all_partitions() -> None:
+    made = record()
+    assert made.starts == LAST
+    assert made.all_partitions
+    assert (made.generation, made.created_ms, made.topics) == ("g1", NOW_MS, ())
+
+
+def test_a_start_in_the_past_needs_no_host() -> None:
+    for start in ("earliest", MessageId.of(NOW_MS - 1), datetime.fromtimestamp(NOW_MS / 1000 - 1, UTC)):
+        assert set(record(last_id=never, start=start).starts) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("partitions", [[4], [0, 4], [-1], {9: "earliest"}])
+def test_a_partition_that_the_queue_lacks_is_unknown(partitions: Any) -> None:
+    with pytest.raises(UnknownPartition, match="partitions 0 to 3"):
+        record(last_id=never, partitions=partitions)
+
+
+def test_a_start_for_a_partition_that_the_queue_lacks_is_refused() -> None:
+    with pytest.raises(UnknownPartition):
+        record(start={4: "earliest"})
+
+
+def test_a_start_in_the_future_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="lies in the future of partition 0"):
+        record(start=MessageId.of(NOW_MS + 60_000))
+    with pytest.raises(InvalidRequest, match="future"):
+        record(start=datetime.fromtimestamp(NOW_MS / 1000 + 60, UTC))
+
+
+def test_an_id_above_the_clock_is_fine_where_the_partition_is_that_far() -> None:
+    next_one = LAST[2] + 1
+    assert record(partitions=[2], start=next_one).starts == {2: LAST[2]}
+    with pytest.raises(InvalidRequest, match="future"):
+        record(partitions=[2], start=next_one + 1)
+
+
+# -- attaching to what is there
+
+EXISTING = SubscriptionRecord(
+    name="audit", queue="flights", generation="g1", created_ms=5, starts={0: 17, 1: 18}, all_partitions=False,
+    topics=("JFK",),
+)  # fmt: skip
+
+
+def test_known_partitions_keep_their_starts_and_new_ones_get_theirs() -> None:
+    made = record(EXISTING, never, start="earliest")
+    assert made.starts == {0: 17, 1: 18, 2: EARLIEST, 3: EARLIEST}
+    assert (made.all_partitions, made.topics, made.created_ms) == (True, (), 5)
+
+
+def test_the_same_request_makes_the_same_record() -> None:
+    assert record(EXISTING, never, partitions=[0, 1], topics=["JFK"], start="latest") == EXISTING
+
+
+def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_nothing() -> None:
+    old = SubscriptionRecord(
+        name="audit", queue="flights", generation="g0", created_ms=5, starts={0: 17}, all_partitions=False, topics=()
+    )
+    made = record(old, partitions=[0], start="earliest")
+    assert (made.starts, made.generation, made.created_ms) == ({0: EARLIEST}, "g1", NOW_MS)
