@@ -95,8 +95,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # -- scanners of the plain calls
     scanner_idle_seconds: float = 60.0
     """A scanner that nobody asked for so long is closed (HBase's scanner lease)."""
-    scanners_max: int = 1000
-    """Open at once; each may hold one batch."""
+    scanned_partitions_max: int = 4096
+    """Partitions that all open scanners read together; each may hold a batch in memory."""
 
     def check(self) -> HostConfig:
         """This record if everything in it can be used; otherwise ConfigError that names all that cannot."""
@@ -164,7 +164,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "checkpoint_interval_seconds": (0.001, 60),
     "checkpoint_batch": (1, 2000),
     "scanner_idle_seconds": (0.1, 86_400),
-    "scanners_max": (1, 1_000_000),
+    "scanned_partitions_max": (1, 1_000_000),
 }
 
 

@@ -87,19 +87,19 @@ class Calls:
         """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
 
     def run(self, messages: Iterable[Message]) -> None:
-        """Call the listeners. Raises ListenerFailed with the ids that all of them handled, and Abandoned."""
+        """Call the listeners with messages (a list when `whole`). Raises ListenerFailed with the ids that all of them handled, and Abandoned."""
         if not self.whole:
             self._passes[0](messages)
             return
         failure: ListenerFailed | None = None
         for one in self._passes:
+            if not messages:
+                break
             try:
                 one(messages)
             except ListenerFailed as error:
                 failure = error
                 messages = [message for message in messages if message.number <= error.handled]
-            if not messages:
-                break
         if failure is not None:
             raise failure
 

@@ -15,13 +15,13 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from delivery.cli import logs, options
 from delivery.cli.errors import INTERRUPTED
+from delivery.cli.stopping import on_sigterm
 from delivery.errors import ConfigError, HootError, PortInUse
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _run(config: HostConfig, outside: str | None, zookeeper_port: int | None) ->
     import msgspec
     import trio
 
-    with _sigterm_ends(), contextlib.ExitStack() as stack:
+    with on_sigterm(_leave), contextlib.ExitStack() as stack:
         own = None
         if outside is None:
             own = stack.enter_context(_started(config.data / "zookeeper", zookeeper_port))
@@ -184,7 +184,7 @@ def zookeeper_command(
     import trio
 
     logs.set_up(log_level, as_json=log_json)
-    with _sigterm_ends(), _started(options.data_folder(data) / "zookeeper", port) as own:
+    with on_sigterm(_leave), _started(options.data_folder(data) / "zookeeper", port) as own:
         print(f"ZooKeeper listens on {own.address}", flush=True)
         _name_zookeeper(own.address)
         trio.run(_watch_until_stopped, own)
@@ -258,15 +258,6 @@ async def _stop_signal() -> AsyncIterator[Any]:
             nursery.cancel_scope.cancel()
 
 
-@contextlib.contextmanager
-def _sigterm_ends() -> Iterator[None]:
+def _leave() -> NoReturn:
     """Outside the trio loop, SIGTERM unwinds the stack as Ctrl-C does, so that nothing is left running."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        sys.exit(0)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    sys.exit(0)

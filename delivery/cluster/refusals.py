@@ -1,4 +1,4 @@
-"""Why partitions could not be owned a moment ago: answered from memory, where asking again would cost ZooKeeper calls."""
+"""Why partitions could not be owned a moment ago: answered from memory instead of asking ZooKeeper each time."""
 
 from __future__ import annotations
 

@@ -25,6 +25,9 @@ _TEXT_FIELDS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 """All others are whole numbers. `NA` stands for no value in both."""
 _NEEDED = frozenset({"carrier", "origin", "dep_delay", "time_hour", "sched_dep_time", "minute"})
 
+Sums = tuple[int, int, int]
+"""The fields of a Tally as they travel between processes."""
+
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
     """One event: what is published, and what is summed up of it."""

@@ -9,12 +9,11 @@ unacknowledged when a fault strikes; beyond that it is a difference.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 
 import msgspec
 
-from delivery.demo.flights import Tally, tally
+from delivery.demo.flights import Flight, Tally, tally
 from delivery.demo.records import Received
 
 MessageKey = tuple[int, int]
@@ -75,6 +74,21 @@ class Carrier(msgspec.Struct, frozen=True):
         return self.file == self.callbacks == self.spark
 
 
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known of a demo when it is over."""
+
+    flights: Sequence[Flight]
+    stored: Sequence[MessageKey]
+    """Where each flight was stored, by the publisher's receipts."""
+    covered: Mapping[str, Sequence[int]]
+    """By subscription, the places in `flights` of those that belong to it."""
+    records: Mapping[str, Sequence[Received]]
+    """By subscription, its callbacks in their order."""
+    faults: Sequence[Fault]
+    limits: Limits
+    spark: Mapping[str, Tally]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a demo."""
 
@@ -85,6 +99,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a person should look at; empty when all is well."""
 
 
+def evaluate(run: Run, whole: str) -> Report:
+    """The report on a run; `whole` names the subscription whose callbacks are compared with Spark and the file."""
+    rows, found = [], []
+    tallies = {}
+    for name, covered in run.covered.items():
+        firsts = first_deliveries(run.records[name])
+        expected = {run.stored[index] for index in covered}
+        rows.append(delivered(name, expected, firsts, run))
+        tallies[name] = tally((record.carrier, record.delay) for record in firsts)
+        if name != whole and tallies[name] != tally_of(run.flights[index] for index in covered):
+            found.append(f"subscription {name}: what its callbacks read differs from the file")
+    if wrong := misplaced(run.stored):
+        found.append(f"publisher: {wrong:,} messages are not stored in the order of their put")
+    compared = carriers(tally_of(run.flights), tallies[whole], run.spark)
+    return Report(
+        events=len(run.flights), subscriptions=rows, carriers=compared,
+        differences=[*differences(rows, compared), *found],
+    )  # fmt: skip
+
+
 def first_deliveries(records: Iterable[Received]) -> list[Received]:
     """The records without duplicates."""
     seen: dict[MessageKey, Received] = {}
@@ -93,20 +127,17 @@ def first_deliveries(records: Iterable[Received]) -> list[Received]:
     return list(seen.values())
 
 
-def delivered(
-    subscription: str, expected: AbstractSet[MessageKey], records: Sequence[Received], faults: Sequence[Fault],
-    limits: Limits,
-) -> Delivered:  # fmt: skip
-    """The row of a subscription that should have got `expected`, from its callbacks in their order."""
-    firsts = first_deliveries(records)
+def delivered(name: str, expected: AbstractSet[MessageKey], firsts: Sequence[Received], run: Run) -> Delivered:
+    """The row of the subscription `name` that should have got `expected`, and first got each in `firsts`."""
+    records = run.records[name]
     keys = {(record.partition, record.number) for record in firsts}
-    calm = [record for record in firsts if not faults or record.at_ns < faults[0].at_ns]
+    calm = [record for record in firsts if not run.faults or record.at_ns < run.faults[0].at_ns]
     span_ns = records[-1].at_ns - records[0].at_ns if records else 0
     p50, p99 = _percentiles(firsts)
     calm_p50, calm_p99 = _percentiles(calm)
     return Delivered(
-        subscription=subscription, expected=len(expected), delivered=len(records), distinct=len(firsts),
-        duplicates=len(records) - len(firsts), unexplained=_unexplained(records, faults, limits),
+        subscription=name, expected=len(expected), delivered=len(records), distinct=len(firsts),
+        duplicates=len(records) - len(firsts), unexplained=_unexplained(records, run.faults, run.limits),
         missing=len(expected - keys), unexpected=len(keys - expected), out_of_order=_out_of_order(firsts),
         messages_per_second=round(len(records) / span_ns * 1e9, 1) if span_ns else None,
         p50_ms=p50, p99_ms=p99, calm_p50_ms=calm_p50, calm_p99_ms=calm_p99,
@@ -132,9 +163,9 @@ def carriers(file: Mapping[str, Tally], callbacks: Mapping[str, Tally], spark: M
     ]
 
 
-def tally_of(records: Iterable[Received]) -> dict[str, Tally]:
-    """Per carrier, from records without duplicates."""
-    return tally((record.carrier, record.delay) for record in records)
+def tally_of(flights: Iterable[Flight]) -> dict[str, Tally]:
+    """Per carrier, from the flights of the file."""
+    return tally((flight.carrier, flight.delay) for flight in flights)
 
 
 def differences(rows: Iterable[Delivered], compared: Iterable[Carrier]) -> list[str]:

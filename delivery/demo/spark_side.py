@@ -1,7 +1,7 @@
 """The process of the demo that counts with Spark: `python -m delivery.demo.spark_side ZOOKEEPER QUEUE FOLDER`.
 
-Its own process, so that Spark's messages and its JVM stay apart from the demo. Prints one line of JSON: per carrier
-`[flights, departed, delay_sum]`.
+Its own process, so that Spark's messages and its JVM stay apart from the demo. Prints one line of JSON: the Sums of
+each carrier.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from delivery.demo.flights import Sums
 from delivery.spark.flights import carrier_summary
 from delivery.spark.session import local_session
 
-Counts = dict[str, tuple[int, int, int]]
 
-
-def count(zookeeper: str, queue: str, folder: Path) -> Counts:
+def count(zookeeper: str, queue: str, folder: Path) -> dict[str, Sums]:
     """Start Spark, count, and stop it. A record that Spark could not read stands under an empty name."""
     session = local_session("hoot demo", folder)
     try:

@@ -55,6 +55,7 @@ class PartitionWriter:
         stamped, batch = stamp(header, pending.batch, owned.ids.take(header.count, self._now_ms()), owned.epoch)
         if producer:
             self._producers.take(producer, sequence, pending)
+        pending.batch = b""  # the stamped copy is what counts from here on
         append = Append(owned.key, owned.epoch, stamped, batch, owned.settings.durability)
         return Entry(append, pending, self)
 

@@ -32,7 +32,8 @@ class FrameBuffer:
         self._frame_bytes_max = frame_bytes_max
         self._start = self._end = 0
         self._wanted = 0
-        self._replace(SMALL_BYTES)
+        self._data = bytearray(SMALL_BYTES)
+        self._view = memoryview(self._data)
 
     @property
     def capacity(self) -> int:

@@ -13,8 +13,10 @@ import msgspec
 from thriftpy2.thrift import TApplicationException, TMessageType
 
 from delivery.errors import HootError, ProtocolError, from_code
+from delivery.rpc.decoder import Decoder
+from delivery.rpc.encoder import Encoder
 from delivery.rpc.idl import load_idl, methods
-from delivery.rpc.wire import Decoder, Encoder, Part
+from delivery.rpc.wire import Part
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -66,7 +68,7 @@ def encode_call(
 ) -> Frame:
     """A call with its arguments in the IDL's order.
 
-    Raises InvalidRequest for a number that does not fit its type, or when the frame would be over the limit.
+    Raises InvalidRequest for what a field's type cannot hold, MessageTooLarge above the limit.
     """
     called = methods(service)[method]
     names = [field[1] for field in called.args.thrift_spec.values()]

@@ -42,9 +42,7 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-def local_session(
-    name: str, work: Path, *, cores: int = 2, settings: Mapping[str, str] | None = None
-) -> SparkSession:
+def local_session(name: str, work: Path, *, cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session with a driver in this process's child JVM and `cores` Python workers; the caller stops it.
 
     `work` is a folder for what Spark writes; it is made when it is not there. `settings` go before the defaults here.
@@ -55,7 +53,7 @@ def local_session(
     log_settings = work.absolute() / "log4j2.properties"
     chosen = {
         **_SETTINGS,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_written(log_settings)}",
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_written(log_settings)}"',
         "spark.local.dir": str(work / "local"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.shuffle.partitions": str(cores),

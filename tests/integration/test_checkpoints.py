@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
@@ -223,9 +224,9 @@ def test_whatever_several_owners_do_no_checkpoint_is_ever_seen_lower(
                 versions[partition] += 1
                 beliefs[host][partition] = versions[partition]
             calls = []
-            for host, belief in zip(hosts, beliefs, strict=True):
+            for one, belief in zip(hosts, beliefs, strict=True):
                 updates = [update(p, chance.randrange(1000), version=belief[p]) for p in range(5)]
-                calls.append(lambda host=host, updates=updates: host.save_checkpoints(updates))
+                calls.append(partial(one.save_checkpoints, updates))
             at_once(calls)
             for partition, found in ids(catalog).items():
                 assert found >= highest.get(partition, 0), f"seed {seed}"

@@ -40,7 +40,10 @@ def signalled(server: EmbeddedZooKeeper, number: signal.Signals) -> None:
     stopping = number == signal.SIGSTOP
 
     def done() -> bool:
-        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+        try:
+            states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+        except FileNotFoundError:  # a thread has ended meanwhile
+            return False
         return all((state == "T") == stopping for state in states)
 
     # The kernel stops thread after thread: one that still runs would answer.

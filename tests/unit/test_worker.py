@@ -2,117 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from random import Random
 
-import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
-from delivery.batch import encode, headers_in, open_batch, peek, stamp
+from delivery.batch import open_batch
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, STATUS_UNKNOWN, Answer, Stream
+from delivery.dispatch.sender import STATUS_FAILED, STATUS_UNKNOWN, Stream
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, HostUnreachable, NotOwner
 from delivery.model import Message
-from delivery.storage.base import Chunk
+from tests.dispatch import NoCounters, Reply, ScriptedListener, ScriptedPartition, batch_at, ok, simulated
 
 STREAM = Stream("orders", "mail", 0, epoch=3)
 SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
-
-
-def batch_at(base: int, *topics: str) -> bytes:
-    """A stamped batch with a message per topic, its body the id as text."""
-    data = encode([(b"%d" % (base + i), None, topic, b"") for i, topic in enumerate(topics)], 0)
-    header = peek(data)
-    assert header is not None
-    return stamp(header, data, base, 1)[1]
-
-
-class ScriptedPartition:
-    """Batches that are there, and more to come."""
-
-    def __init__(self, batches: list[bytes]) -> None:
-        self.batches = batches
-        self.reads_that_found_nothing = 0
-        self._more = trio.Event()
-
-    def add(self, batch: bytes) -> None:
-        self.batches.append(batch)
-        self._more.set()
-        self._more = trio.Event()
-
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
-        await trio.lowlevel.checkpoint()
-        found, size = [], 0
-        for batch in self.batches:
-            header = peek(batch)
-            assert header is not None
-            if header.last_id <= after:
-                continue
-            if found and size + len(batch) > bytes_max:
-                break
-            found.append((header, batch))
-            size += len(batch)
-        if not found:
-            self.reads_that_found_nothing += 1
-            return None
-        return Chunk(b"".join(data for _, data in found), tuple(header for header, _ in found))
-
-    async def wait_beyond(self, after: int) -> None:
-        await self._more.wait()
-
-
-class Reply(msgspec.Struct):
-    status: int
-    position: int
-    error: str | None = None
-
-
-class ScriptedListener:
-    """A link and target in one: calls `on_push` with the messages meant, answers with what it returns.
-
-    As the real listener does it, nothing more of a run is handled once a push of it failed or its connection broke.
-    """
-
-    def __init__(self, on_push: Callable[[list[Message]], Awaitable[Reply | HootError]]) -> None:
-        self.on_push = on_push
-        self.delivered: list[int] = []
-        self.connections = 0
-        self.push_seconds = 0.0
-        self._over = 0
-        self._answers, self._asked = trio.open_memory_channel[tuple[int, list[Message], Callable[..., None]]](1000)
-
-    async def target(self) -> ScriptedListener:
-        self.connections += 1
-        await trio.lowlevel.checkpoint()
-        return self
-
-    async def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
-        messages = [
-            message
-            for at, header in headers_in(data)
-            for message in open_batch(data[at : at + header.length]).messages(stream.queue, after)
-        ]
-        self._answers.send_nowait((run, messages, on_answer))
-        with trio.CancelScope(shield=True):  # a push goes out whole or not at all
-            await trio.sleep(self.push_seconds)
-
-    async def serve(self) -> None:
-        async for run, messages, on_answer in self._asked:
-            if run > self._over:
-                reply = await self.on_push(messages)
-                if isinstance(reply, HootError) or reply.status == STATUS_FAILED:
-                    self._over = run
-                on_answer(reply)
-
-
-def ok(messages: list[Message]) -> Reply:
-    return Reply(STATUS_OK, messages[-1].number)
 
 
 async def deliver(
@@ -139,16 +44,6 @@ async def deliver(
             await done.wait()
             nursery.cancel_scope.cancel()
     return positions
-
-
-class NoCounters:
-    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None: ...
-    def acknowledged(self, queue: str, subscription: str, messages: int) -> None: ...
-    def failed(self, queue: str, subscription: str) -> None: ...
-
-
-def simulated(story: Callable[[], Awaitable[None]]) -> None:
-    trio.run(story, clock=MockClock(autojump_threshold=0))
 
 
 def test_everything_arrives_once_and_in_order_and_the_position_ends_at_the_last_id() -> None:

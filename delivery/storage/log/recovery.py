@@ -17,8 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import google_crc32c
+
 from delivery.batch import HEADER_BYTES, Header, peek
-from delivery.batch.layout import MAGIC, check_payload
+from delivery.batch.layout import MAGIC
 from delivery.errors import CorruptRecord, Fenced
 from delivery.storage.log.disk import Disk
 from delivery.storage.log.epochs import Epochs
@@ -117,16 +119,15 @@ def _seal(tail: Segment, producers: Producers, partition: int, epochs: Epochs, d
 def _whole_batches(file: LogFile, size: int, tail: Segment, partition: int) -> Iterator[tuple[int, Header]]:
     """(offset, header) of the batches at the front of the segment that are whole and in order."""
     at, start, window, last_id = 0, 0, b"", tail.extent.last_id
-    while at + HEADER_BYTES <= size:
+    while at < size:
         if at + HEADER_BYTES > start + len(window):
             start, window = at, pread(file, min(_SCAN_BYTES, size - at), at)
-        length = _length(window, at - start)
-        if length is None or at + length > size:
+        header = _header(window, at - start)
+        if header is None or at + header.length > size or not _follows(header, tail, partition, last_id):
             return
-        if at + length > start + len(window):
-            start, window = at, pread(file, min(max(_SCAN_BYTES, length), size - at), at)
-        header = _whole(window, at - start)
-        if header is None or not _follows(header, tail, partition, last_id):
+        if at + header.length > start + len(window):
+            start, window = at, pread(file, min(max(_SCAN_BYTES, header.length), size - at), at)
+        if not _payload_is_right(header, window, at - start):
             return
         yield at, header
         at, last_id = at + header.length, header.last_id
@@ -135,11 +136,13 @@ def _whole_batches(file: LogFile, size: int, tail: Segment, partition: int) -> I
 def _batch_beyond(file: LogFile, size: int, tail: Segment, partition: int) -> bool:
     """Whether a whole batch lies behind the place where the whole ones end, so that what is between is damage."""
     rest = pread(file, size - tail.extent.end, tail.extent.end)
+    broken = _header(rest, 0)
     # Inside a payload whatever looks like a batch is a message's own; only a damaged header leaves no other way.
-    at = _length(rest, 0) or 1
+    at = broken.length if broken is not None else 1
     while (at := rest.find(MAGIC, at)) >= 0:
-        header = _whole(rest, at)
-        if header is not None and _follows(header, tail, partition, tail.extent.last_id):
+        header = _header(rest, at)
+        follows = header is not None and _follows(header, tail, partition, tail.extent.last_id)
+        if header is not None and follows and _payload_is_right(header, rest, at):
             return True
         at += 1
     return False
@@ -149,20 +152,14 @@ def _follows(header: Header, tail: Segment, partition: int, last_id: int) -> boo
     return header.epoch == tail.epoch and header.partition == partition and header.base_id > last_id
 
 
-def _length(data: bytes, at: int) -> int | None:
-    """The length that the batch header at `at` states, None when no right header is there."""
+def _header(data: bytes, at: int) -> Header | None:
+    """The batch header at `at`, None when no right one is there."""
     try:
-        header = peek(data, at)
+        return peek(data, at)
     except CorruptRecord:
         return None
-    return header.length if header else None
 
 
-def _whole(data: bytes, at: int) -> Header | None:
-    """The header of the batch at `at` if the batch is there, whole and with right checksums."""
-    try:
-        if (header := peek(data, at)) is not None:
-            check_payload(header, data[at : at + header.length])
-    except CorruptRecord:
-        return None
-    return header
+def _payload_is_right(header: Header, data: bytes, at: int) -> bool:
+    payload = data[at + HEADER_BYTES : at + header.length]
+    return len(payload) == header.length - HEADER_BYTES and google_crc32c.value(payload) == header.payload_crc

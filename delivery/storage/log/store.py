@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,11 @@ from delivery.storage.log.volatile import VolatilePartition
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that has reached this is closed before the next group; a group is never split."""
+
+
+EPOCH_MAX: Final = 10**10 - 1
+"""As many digits as the names of segments have for it."""
+_log = logging.getLogger(__name__)
 
 
 class SegmentedLog:
@@ -48,7 +54,7 @@ class SegmentedLog:
 
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
         """See `MessageStore.open`."""
-        if not 0 <= key.partition < PARTITIONS_MAX or epoch < 1:
+        if not 0 <= key.partition < PARTITIONS_MAX or not 1 <= epoch <= EPOCH_MAX:
             raise InvalidRequest(f"no partition {key} with epoch {epoch} can be")
         with self._lock(key):
             if self._closed:
@@ -95,7 +101,10 @@ class SegmentedLog:
         with self._lock(key):
             partition = self._partitions.pop(key, None)
             if partition is not None:
-                partition.close()
+                try:
+                    partition.close()
+                except StorageUnavailable as error:
+                    _log.warning("%s was released with an unfinished write left in its file: %s", key, error)
 
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""

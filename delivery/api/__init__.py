@@ -1,0 +1,1 @@
+"""What a region host answers: Thrift calls (`thrift`; `reading` packed, `plain` for any language) and HTTP (`http`)."""

@@ -1,0 +1,127 @@
+"""The packed reads: whole batches behind a position, at once or as soon as there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set as AbstractSet
+from typing import Any, Final
+
+import trio
+
+from delivery.batch import Header, select
+from delivery.batch.layout import BATCH_BYTES_MAX
+from delivery.cluster.ownership import Ownership
+from delivery.cluster.partition import OwnedPartition
+from delivery.errors import InvalidRequest
+from delivery.ids import ID_MAX
+from delivery.model import check_name, check_topic
+from delivery.rpc.protocol import load_idl
+from delivery.storage.base import Chunk
+
+WAIT_MS_MAX: Final = 30_000
+TOPICS_MAX: Final = 1000
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What one read gives at most, unless a single batch is larger."""
+
+
+class Reading:
+    """Answers `read`, `partitionInfo` and `countMessages`."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._idl = load_idl("delivery")
+
+    async def read(self, request: Any) -> Any:
+        """A ReadReply: batches behind `after`, or an empty one when there are none in time."""
+        if request is None:
+            raise InvalidRequest("a read needs a request")
+        after, until = _id(request.after), _id(request.until) or ID_MAX
+        wait_seconds = min(max(request.waitMs or 0, 0), WAIT_MS_MAX) / 1000
+        topics = _topics(request.topics or ())
+        bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)
+        owned = await self._acquire(request.queue, request.partition)
+        deadline = trio.current_time() + wait_seconds
+        data = b""
+        while not data and after < until:
+            position, data = await _read_once(owned, after, until, bytes_max, topics)
+            if position == after and not await _more(owned, after, deadline):
+                break
+            after = max(after, position)
+            if trio.current_time() >= deadline:
+                break
+        return self._idl.ReadReply(batches=data, position=after, watermark=max(after, owned.watermark))
+
+    async def info(self, queue: str, partition: int) -> Any:
+        """A PartitionInfo."""
+        owned = await self._acquire(queue, partition)
+        bounds = await owned.bounds()
+        return self._idl.PartitionInfo(
+            partition=partition, firstId=bounds.first_id, lastId=bounds.last_id, messages=bounds.messages,
+            bytes=bounds.bytes, epoch=owned.epoch,
+        )  # fmt: skip
+
+    async def count(self, queue: str, partition: int, after: int | None, until: int | None) -> int:
+        """How many messages are above `after` and up to `until` (0: no end)."""
+        owned = await self._acquire(queue, partition)
+        return await owned.count(_id(after), _id(until) or ID_MAX)
+
+    async def _acquire(self, queue: str | None, partition: int | None) -> OwnedPartition:
+        return await self._ownership.acquire(check_name("queue", queue), check_number(partition))
+
+
+def check_number(partition: int | None) -> int:
+    """The partition, which a call must name."""
+    if partition is None:
+        raise InvalidRequest("the call names no partition")
+    return partition
+
+
+async def _read_once(
+    owned: OwnedPartition, after: int, until: int, bytes_max: int, topics: AbstractSet[str]
+) -> tuple[int, bytes]:
+    """(everything up to here was looked at, the batches wanted of it)."""
+    complete = owned.watermark
+    chunk = await owned.read(after, bytes_max)
+    if chunk is None:
+        return max(after, min(complete, until)), b""
+    wanted = [header for header in chunk.headers if header.base_id <= until]
+    position = until if len(wanted) < len(chunk.headers) else min(chunk.last_id, until)
+    return position, _filtered(chunk, wanted, topics)
+
+
+def _filtered(chunk: Chunk, wanted: Sequence[Header], topics: AbstractSet[str]) -> bytes:
+    if not topics:
+        return chunk.data if len(wanted) == len(chunk.headers) else chunk.data[: sum(h.length for h in wanted)]
+    kept, at = [], 0
+    for header in wanted:
+        part = select(header, chunk.data[at : at + header.length], topics)
+        at += header.length
+        if part is not None:
+            kept.append(part)
+    return b"".join(kept)
+
+
+async def _more(owned: OwnedPartition, after: int, deadline: float) -> bool:
+    """Wait for something above `after`; False when nothing came by the deadline."""
+    if trio.current_time() >= deadline:
+        return False
+    with trio.move_on_at(deadline):
+        await owned.wait_beyond(after)
+        return True
+    return False
+
+
+def _id(number: int | None) -> int:
+    if number is None:
+        return 0
+    if not 0 <= number <= ID_MAX:
+        raise InvalidRequest(f"{number} is no message id")
+    return number
+
+
+def _topics(topics: Sequence[str]) -> frozenset[str]:
+    if len(topics) > TOPICS_MAX:
+        raise InvalidRequest(f"at most {TOPICS_MAX} topics can be asked for at once, not {len(topics)}")
+    return frozenset(check_topic(topic) for topic in topics)
+
+
+assert READ_BYTES_MAX <= BATCH_BYTES_MAX, "what fits a batch fits a frame"

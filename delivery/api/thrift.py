@@ -1,0 +1,121 @@
+"""The calls of `idl/delivery.thrift`, as the RPC server hands them over: begun in the order of their arrival, then waited for.
+
+A publish takes its batch when it begins, so the batches of a connection are stored in the order in which they were sent;
+everything else starts when it is waited for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from delivery.api.plain import PlainCalls
+from delivery.api.reading import Reading, check_number
+from delivery.cluster.queues import QueueTable
+from delivery.errors import InvalidRequest
+from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.model import check_name
+from delivery.publish.pending import PendingPublish
+from delivery.publish.publisher import Publisher
+from delivery.rpc.protocol import Call, load_idl
+
+
+class Owners(Protocol):
+    """Who owns what (metastore.catalog.Catalog); blocking."""
+
+    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+        """The owner of each partition that has one."""
+
+    def hosts(self) -> list[HostRecord]:
+        """The live hosts."""
+
+
+Outcome = Callable[[], Awaitable[Any]]
+"""Waits for the result of a call that has begun."""
+
+
+class ThriftApi:
+    """The handler of the RegionHost service."""
+
+    def __init__(
+        self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners
+    ) -> None:
+        self._publisher, self._reading, self._plain = publisher, reading, plain
+        self._queues, self._owners = queues, owners
+        self._idl = load_idl("delivery")
+
+    def begin(self, call: Call) -> Outcome:
+        """Begin a call of RegionHost; gives what waits for its result. Raises HootError when it is refused at once."""
+        if call.method == "publish":
+            return self._begin_publish(call.args)
+        return partial(getattr(self, f"_call_{call.method}"), call.args)
+
+    def _begin_publish(self, args: Any) -> Outcome:
+        queue, partition = check_name("queue", args.queue), check_number(args.partition)
+        if not args.batch:
+            raise InvalidRequest("a publish needs a batch")
+        return partial(self._end_publish, self._publisher.begin(queue, partition, args.batch))
+
+    async def _end_publish(self, publish: PendingPublish) -> Any:
+        stored = await publish.wait()
+        return self._idl.PublishReply(
+            baseId=stored.base_id, count=stored.count, durability=stored.durability, duplicate=stored.duplicate
+        )
+
+    async def _call_read(self, args: Any) -> Any:
+        return await self._reading.read(args.request)
+
+    async def _call_partitionInfo(self, args: Any) -> Any:  # noqa: N802 - named as in the IDL
+        return await self._reading.info(args.queue, args.partition)
+
+    async def _call_countMessages(self, args: Any) -> int:  # noqa: N802
+        return await self._reading.count(args.queue, args.partition, args.after, args.until)
+
+    async def _call_putMessage(self, args: Any) -> int:  # noqa: N802
+        return (await self._plain.put(args.queue, None, [args.message]))[0]
+
+    async def _call_putMessageWithPid(self, args: Any) -> int:  # noqa: N802
+        return (await self._plain.put(args.queue, check_number(args.partition), [args.message]))[0]
+
+    async def _call_putMessages(self, args: Any) -> list[int]:  # noqa: N802
+        return await self._plain.put(args.queue, None, args.messages or ())
+
+    async def _call_putMessagesWithPid(self, args: Any) -> list[int]:  # noqa: N802
+        return await self._plain.put(args.queue, check_number(args.partition), args.messages or ())
+
+    async def _call_openQueueScanner(self, args: Any) -> int:  # noqa: N802
+        return await self._plain.open_scanner(args.queue, None, args.scan)
+
+    async def _call_openPartitionScanner(self, args: Any) -> int:  # noqa: N802
+        return await self._plain.open_scanner(args.queue, [check_number(args.partition)], args.scan)
+
+    async def _call_openCombinedPartitionScanner(self, args: Any) -> int:  # noqa: N802
+        return await self._plain.open_scanner(args.queue, args.partitions or (), args.scan)
+
+    async def _call_messageScannerGet(self, args: Any) -> list[Any]:  # noqa: N802
+        return await self._plain.next(args.scannerId, 1)
+
+    async def _call_messageScannerGetList(self, args: Any) -> list[Any]:  # noqa: N802
+        return await self._plain.next(args.scannerId, args.count or 0)
+
+    async def _call_messageScannerClose(self, args: Any) -> None:  # noqa: N802
+        self._plain.close_scanner(args.scannerId)
+
+    async def _call_getQueueLocations(self, args: Any) -> list[Any]:  # noqa: N802
+        """Per partition the host to ask: its live owner, or any live host where nobody has touched it yet."""
+        record = await self._queues.get(check_name("queue", args.queue))
+        owners = await trio.to_thread.run_sync(self._owners.owners, record.name)
+        hosts = {host.host: host for host in await trio.to_thread.run_sync(self._owners.hosts)}
+        places = []
+        for partition in range(record.settings.partitions):
+            owner = owners.get(partition)
+            host = hosts.get(owner.host) if owner is not None else None
+            if host is None or (owner is not None and host.session != owner.session):
+                host = random.choice(list(hosts.values())) if hosts else None
+            if host is not None:
+                places.append(self._idl.QueueLocation(partition=partition, host=host.address, port=host.port))
+        return places

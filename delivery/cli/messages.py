@@ -1,0 +1,122 @@
+"""`hoot publish`, `hoot scan` and `hoot subscribe`: messages in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delivery.cli import options
+from delivery.cli.sources import source
+
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", min=0, metavar="N", show_default=False, help="Stop after so many messages.")
+]
+From = Annotated[
+    options.Start, typer.Option("--from", parser=options.parse_place, metavar="PLACE", help=options.PLACE_HELP)
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(publish)
+    app.command()(scan)
+    app.command()(subscribe)
+
+
+def publish(
+    queue: options.QueueName,
+    messages: Annotated[
+        list[str] | None, typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole file is one message, not each line.")] = False,
+    key: Annotated[str | None, typer.Option(help="Messages of one key are in one partition.", show_default=False)] = None,
+    topic: Annotated[str, typer.Option(help="The label that subscribers can select by.", show_default=False)] = "",
+    headers: Annotated[
+        list[tuple[str, bytes]] | None,
+        typer.Option("--header", parser=options.parse_header, metavar="NAME=VALUE", help="Repeatable.", show_default=False),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, show_default="by key, else any", help="Publish to this one.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Publish each message so many times.")] = 1,
+    ids: Annotated[
+        bool | None, typer.Option("--ids/--no-ids", show_default="for arguments", help="Print the id of each message.")
+    ] = None,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Publish messages: the arguments, or each line of a file or of standard input.
+
+    The command ends when all are stored, as the queue's durability says. Where one cannot be stored it stops there.
+    It prints ids, or how many were stored; with --json one object {queue, messages, bytes, seconds, durability, ids},
+    where ids is a list of {partition, id}, or null without --ids.
+    """
+    from delivery.cli.publishing import Load, Route, publish_all
+
+    found = source(messages or [], file, whole=whole)
+    load = Load(found, repeat, keep_ids=not found.is_stream if ids is None else ids)
+    publish_all(zookeeper, queue, load, Route(key, topic, dict(headers or ()), partition), as_json=as_json)
+
+
+def scan(
+    queue: options.QueueName,
+    partitions: options.Partitions = None,
+    topics: options.Topics = None,
+    start: From = "earliest",
+    end: Annotated[
+        options.Start | None,
+        typer.Option("--to", parser=options.parse_place, metavar="PLACE", show_default="the end", help="Where to stop, itself left out."),
+    ] = None,
+    limit: Limit = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is published later.")] = False,
+    form: options.Format = "text",
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
+) -> None:
+    """Print the messages of a queue that are stored now; nothing is consumed.
+
+    Messages of one partition come in order. With --json each line is an object {queue, partition, id, time, topic, key,
+    headers, body}; bytes that are not UTF-8 are {base64: …}.
+    """
+    from delivery.cli.scanning import Selection, scan_all
+
+    selection = Selection(options.chosen(partitions), _names(topics), start, end, limit)
+    scan_all(zookeeper, queue, selection, "json" if as_json else form, follow=follow)
+
+
+def subscribe(
+    queue: options.QueueName,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", show_default="a new one, deleted at the end", help="Of the subscription.")
+    ] = None,
+    partitions: options.Partitions = None,
+    topics: options.Topics = None,
+    start: From = "latest",
+    limit: Limit = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the subscription over from another subscriber.")] = False,
+    form: options.Format = "text",
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
+) -> None:
+    """Receive messages as a subscriber, and print them until Ctrl-C.
+
+    With --name the subscription is durable: the next `hoot subscribe` under that name goes on behind the last message
+    that was printed, and --from counts only the first time. Without, the subscription is deleted at the end (if this
+    program is killed, it stays; its name begins with `cli-`). A message counts as handled when it was printed.
+    """
+    from delivery.cli.subscribing import Subscribing
+
+    wanted = Subscribing(
+        queue, name, options.chosen(partitions), _names(topics), start, limit, force, "json" if as_json else form
+    )
+    wanted.run(zookeeper)
+
+
+def _names(topics: Sequence[str] | None) -> tuple[str, ...] | None:
+    return tuple(topics) if topics else None

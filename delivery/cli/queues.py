@@ -1,0 +1,249 @@
+"""`hoot queue …` and `hoot host list`.
+
+The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
+body_bytes_max}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
+`{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from delivery.cli import options
+from delivery.cli.confirming import confirm
+from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, size, span, tell
+from delivery.metastore.records import QueueRecord
+from delivery.model import Durability, QueueSettings
+
+queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
+host_app = typer.Typer(help="Look at the region hosts.")
+
+DurabilityOption = Annotated[
+    Durability | None, typer.Option(help="What an acknowledged publish means: fsync, os or memory.", show_default=False)
+]
+Ttl = Annotated[
+    str | None, typer.Option("--ttl", metavar="TIME", help="Drop older messages: 7d, 12h; none keeps them.", show_default=False)
+]
+Retention = Annotated[
+    str | None,
+    typer.Option("--retention", metavar="SIZE", help="Keep so much per partition: 10GiB; none for all.", show_default=False),
+]
+BodyLimit = Annotated[
+    int | None, typer.Option(parser=options.parse_size, metavar="SIZE", help="The largest body.", show_default=False)
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the groups of this module."""
+    app.add_typer(queue_app, name="queue")
+    app.add_typer(host_app, name="host")
+
+
+@queue_app.command()
+def create(
+    name: options.QueueName,
+    partitions: Annotated[int, typer.Option("--partitions", "-n", metavar="N", help="1 to 32767; cannot be changed later.")] = 1,
+    durability: DurabilityOption = None,
+    ttl: Ttl = None,
+    retention: Retention = None,
+    body_limit: BodyLimit = None,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Create a queue. Without options: one partition, fsync, messages are kept for ever."""
+    from delivery.client import connect
+
+    settings = _changes(durability, ttl, retention, body_limit)
+    with connect(zookeeper) as client:
+        client.create_queue(name, partitions=partitions, **settings)
+        record = client.queue_record(name)
+    if as_json:
+        show_json(queue_fields(record))
+    else:
+        print(f"created queue {name} with {_partitions(record.settings)}, durability {record.settings.durability}")
+
+
+@queue_app.command("list")
+def list_queues(zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_json: options.AsJson = False) -> None:
+    """List the queues."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        records = client.queue_records()
+    if as_json:
+        show_json([queue_fields(record) for record in records])
+        return
+    columns = [
+        Column("queue"), Column("partitions", "right"), Column("durability"), Column("ttl", "right"),
+        Column("retention", "right"), Column("created"),
+    ]  # fmt: skip
+    show_table(columns, [_row(record) for record in records])
+    if not records:
+        tell("no queues yet: make one with `hoot queue create NAME`")
+
+
+@queue_app.command()
+def info(
+    name: options.QueueName, zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_json: options.AsJson = False
+) -> None:
+    """Show a queue: its settings, its subscriptions, and what each partition holds."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        found = client.queue_info(name)
+    if as_json:
+        stored = [_stored_fields(one) for one in found.partitions]
+        show_json({**queue_fields(found.record), "subscriptions": list(found.subscriptions), "stored": stored})
+        return
+    settings = found.record.settings
+    show_fields([
+        ("queue", name),
+        ("created", age(found.record.created_ms)),
+        ("durability", settings.durability),
+        ("ttl", span(settings.ttl_seconds)),
+        ("retention", size(settings.retention_bytes)),
+        ("body limit", size(settings.body_bytes_max)),
+        ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
+    ])  # fmt: skip
+    print()
+    _show_stored(found.partitions)
+
+
+def _show_stored(partitions: Any) -> None:  # noqa: ANN401
+    columns = [
+        Column("partition", "right"), Column("messages", "right"), Column("size", "right"), Column("oldest"),
+        Column("newest"), Column("last id"), Column("host"), Column("epoch", "right"),
+    ]  # fmt: skip
+    rows = [
+        [
+            str(one.partition), number(one.messages), size(one.bytes), age(one.first.timestamp_ms),
+            age(one.last.timestamp_ms), str(one.last) if one.last else NOTHING, one.host or NOTHING, str(one.epoch),
+        ]
+        for one in partitions
+    ]  # fmt: skip
+    total = ["total", number(sum(one.messages for one in partitions)), size(sum(one.bytes for one in partitions))]
+    show_table(columns, rows, total=[*total, "", "", "", "", ""] if len(rows) > 1 else None)
+
+
+@queue_app.command()
+def update(
+    name: options.QueueName,
+    durability: DurabilityOption = None,
+    ttl: Ttl = None,
+    retention: Retention = None,
+    body_limit: BodyLimit = None,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Change settings of a queue; what is not named stays. The number of partitions cannot be changed."""
+    from delivery.client import connect
+
+    changes = _changes(durability, ttl, retention, body_limit)
+    if not changes:
+        raise typer.BadParameter("nothing to change: name at least one setting")
+    with connect(zookeeper) as client:
+        record = client.update_queue(name, **changes)
+    if as_json:
+        show_json(queue_fields(record))
+    else:
+        print(f"updated queue {name}")
+
+
+@queue_app.command()
+def delete(
+    name: options.QueueName,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Delete a queue with its messages and its subscriptions. With --json: {queue, deleted, subscriptions}."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        subscriptions = client.subscriptions(name)
+        if not dry_run:
+            lost = f" and {len(subscriptions)} subscriptions" if subscriptions else ""
+            confirm(f"delete queue {name} with all its messages{lost}", yes=yes)
+            client.delete_queue(name)
+    if as_json:
+        show_json({"queue": name, "deleted": not dry_run, "subscriptions": subscriptions})
+    else:
+        verb = "would delete" if dry_run else "deleted"
+        print(f"{verb} queue {name}{' and its subscriptions ' + ', '.join(subscriptions) if subscriptions else ''}")
+
+
+@host_app.command("list")
+def list_hosts(zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_json: options.AsJson = False) -> None:
+    """List the live region hosts. With --json: a list of {host, address, port, http_port, version, started}."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        hosts = client.hosts()
+    if as_json:
+        show_json([
+            {
+                "host": host.host, "address": host.address, "port": host.port, "http_port": host.http_port,
+                "version": host.version, "started": moment(host.started_ms),
+            }
+            for host in hosts
+        ])  # fmt: skip
+        return
+    columns = [Column("host"), Column("address"), Column("http port", "right"), Column("version"), Column("started")]
+    rows = [
+        [host.host, f"{host.address}:{host.port}", str(host.http_port or NOTHING), host.version, age(host.started_ms)]
+        for host in hosts
+    ]
+    show_table(columns, rows)
+    if not hosts:
+        tell("no region host is registered: start one with `hoot serve`")
+
+
+def queue_fields(record: QueueRecord) -> dict[str, Any]:
+    """The JSON form of a queue's record."""
+    settings = record.settings
+    return {
+        "queue": record.name,
+        "generation": record.generation,
+        "created": moment(record.created_ms),
+        "partitions": settings.partitions,
+        "durability": settings.durability,
+        "ttl_seconds": settings.ttl_seconds,
+        "retention_bytes": settings.retention_bytes,
+        "body_bytes_max": settings.body_bytes_max,
+    }
+
+
+def _stored_fields(one: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "partition": one.partition, "host": one.host, "epoch": one.epoch, "first": str(one.first) if one.first else None,
+        "last": str(one.last) if one.last else None, "messages": one.messages, "bytes": one.bytes,
+    }  # fmt: skip
+
+
+def _row(record: QueueRecord) -> list[str]:
+    settings = record.settings
+    return [
+        record.name, number(settings.partitions), settings.durability, span(settings.ttl_seconds),
+        size(settings.retention_bytes), age(record.created_ms),
+    ]  # fmt: skip
+
+
+def _changes(durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None) -> dict[str, Any]:
+    """The settings that were named; `none` takes a limit away."""
+    changes: dict[str, Any] = {}
+    if durability is not None:
+        changes["durability"] = durability
+    if ttl is not None:
+        changes["ttl_seconds"] = None if ttl == "none" else options.parse_span(ttl)
+    if retention is not None:
+        changes["retention_bytes"] = None if retention == "none" else options.parse_size(retention)
+    if body_limit is not None:
+        changes["body_bytes_max"] = body_limit
+    return changes
+
+
+def _partitions(settings: QueueSettings) -> str:
+    return "1 partition" if settings.partitions == 1 else f"{number(settings.partitions)} partitions"

@@ -1,0 +1,107 @@
+"""What `hoot subscribe` does: a subscriber whose listener prints."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import re
+import secrets
+import threading
+from typing import NamedTuple
+
+from delivery.cli.errors import PipeClosed
+from delivery.cli.formats import Printer
+from delivery.cli.options import Start
+from delivery.cli.stopping import on_sigterm
+from delivery.model import Message
+
+_LOOK_SECONDS = 0.2
+
+
+class Enough(Exception):
+    """The limit is reached: this message is not printed, and so it is not handled."""
+
+
+class PrintingListener:
+    """Prints messages as a listener; tells by `done` that nothing more is wanted."""
+
+    def __init__(self, printer: Printer, limit: int | None) -> None:
+        self._printer = printer
+        self._limit = limit
+        self.failure: OSError | None = None
+        """What broke standard output."""
+        self.done = threading.Event()
+
+    def take(self, message: Message) -> None:
+        """Print one message. Raises Enough behind the limit, and OSError: then the message comes again elsewhere."""
+        if self.done.is_set():
+            raise Enough
+        try:
+            self._printer.show(message)
+            if self._limit is not None and self._printer.count >= self._limit:
+                self._printer.flush()
+                self.done.set()
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def flush(self, messages: list[Message]) -> None:
+        """Hand over what was printed of a push, before it is acknowledged."""
+        try:
+            self._printer.flush()
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error
+        self.done.set()
+
+
+class Subscribing(NamedTuple):
+    """What was asked for."""
+
+    queue: str
+    name: str | None
+    partitions: tuple[int, ...] | None
+    topics: tuple[str, ...] | None
+    start: Start
+    limit: int | None
+    force: bool
+    form: str
+
+    def run(self, zookeeper: str) -> None:
+        """Print until the limit, SIGTERM or Ctrl-C. Raises the error that ended the subscription."""
+        from subscriber import Subscriber
+
+        listener = PrintingListener(Printer(self.form), self.limit)
+        if self.limit == 0:
+            return
+        # What the listener raises at its limit is no news to the user.
+        logging.getLogger("subscriber").addHandler(logging.NullHandler())
+        subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force)
+        subscription = subscriber.subscribe(
+            self.queue, partitions=self.partitions, topics=self.topics, start=self.start
+        )
+        subscription.listener(listener.take)
+        subscription.batch_listener(listener.flush)
+        with on_sigterm(listener.done.set), subscriber:
+            try:
+                while not listener.done.wait(_LOOK_SECONDS) and subscription.error is None:
+                    pass
+            finally:
+                if self.name is None and subscription.error is None:
+                    subscriber.unsubscribe(self.queue)
+        if isinstance(listener.failure, BrokenPipeError):
+            raise PipeClosed from listener.failure
+        if error := listener.failure or subscription.error:
+            raise error
+
+
+def _passing_name() -> str:
+    """A name that tells people whose it was, should it be left behind."""
+    try:
+        user = re.sub(r"[^A-Za-z0-9_-]", "", getpass.getuser())[:40]
+    except (KeyError, OSError):  # a user without an entry in the system's list, as in containers
+        user = ""
+    return f"cli-{user or 'user'}-{secrets.token_hex(6)}"

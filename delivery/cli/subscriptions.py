@@ -1,0 +1,90 @@
+"""`hoot subscription …`: who has got how far.
+
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, listener, lag, lag_seconds}`
+with the listener as `host:port`, null when none is attached; `lag` counts messages and `lag_seconds` is the age of the
+oldest of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start,
+position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from delivery.cli import options
+from delivery.cli.confirming import confirm
+from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
+
+subscription_app = typer.Typer(help="List, show and delete subscriptions.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group of this module."""
+    app.add_typer(subscription_app, name="subscription")
+
+
+@subscription_app.command("list")
+def list_subscriptions(
+    queue: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="Only of this queue.", show_default="all queues")
+    ] = None,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """List subscriptions with their lag: messages published and not yet acknowledged."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        queues = client.queues() if queue is None else [queue]
+        found = [client.subscription_info(one, name) for one in queues for name in client.subscriptions(one)]
+    if as_json:
+        show_json([summary_fields(one) for one in found])
+        return
+    columns = [
+        Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("listener"),
+        Column("lag", "right"), Column("behind", "right"),
+    ]  # fmt: skip
+    show_table(columns, [_row(one) for one in found])
+    if not found:
+        tell("no subscriptions yet: `hoot subscribe QUEUE --name NAME` makes one, as every subscriber does")
+
+
+@subscription_app.command()
+def info(
+    queue: options.QueueName,
+    name: Name,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a subscription: per partition its position, the end of the partition, and the lag between them."""
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        found = client.subscription_info(queue, name)
+    if as_json:
+        show_json({**summary_fields(found), "partitions": [_partition_fields(one) for one in found.partitions]})
+        return
+    show_fields([
+        ("subscription", name),
+        ("queue", queue),
+        ("created", age(found.created_ms)),
+        ("topics", ", ".join(found.topics) or "all"),
+        ("listener", found.listener or "none is attached"),
+    ])  # fmt: skip
+    print()
+    columns = [
+        Column("partition", "right"), Column("position", "right"), Column("acknowledged"), Column("end", "right"),
+        Column("lag", "right"), Column("behind", "right"), Column("host"),
+    ]  # fmt: skip
+    rows = [
+        [
+            str(one.partition), _id(one.position), age(one.position.timestamp_ms), _id(one.end), number(one.lag),
+            span(one.lag_seconds), one.host or NOTHING,
+        ]
+        for one in found.partitions
+    ]  # fmt: skip
+    total = ["total", "", "", "", number(found.lag), span(found.lag_seconds), ""]
+    show_table(columns, rows, total=total if len(rows) > 1 else None)

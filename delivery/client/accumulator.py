@@ -1,0 +1,171 @@
+"""The batching policy of a publisher: which batch a message joins, when a batch is closed, and how much may be waiting.
+
+Pure and not thread-safe: its owner holds a lock and gives the time. A batch is closed when the next message would not
+fit, or when it is taken to be sent. It may be taken once it has waited for `linger` seconds; while its partition cannot
+send, it stays open and grows instead, so that batches become large exactly when the host is busy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from delivery.batch import BATCH_BYTES_MAX, Row
+from delivery.client.receipts import Batch
+from delivery.client.routing import Router
+from delivery.errors import InvalidRequest
+
+ROW_BYTES = 32
+"""What a message takes beyond its own bytes: the columns of its batch, and its place in a list here."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a publisher may hold: see `Queue.publisher`."""
+
+    linger: float = 0.002
+    batch_bytes: int = 256 * 1024
+    batch_messages: int = 8192
+    buffer_bytes: int = 64 * 1024 * 1024
+
+    def check(self) -> Limits:
+        """Itself. Raises InvalidRequest naming every field that is out of bounds."""
+        wrong = [
+            f"{name} must be {low} to {high}, not {value}"
+            for name, value, low, high in (
+                ("linger", self.linger, 0, 60),
+                ("batch_bytes", self.batch_bytes, 1, BATCH_BYTES_MAX // 3),
+                ("batch_messages", self.batch_messages, 1, 16384),
+                ("buffer_bytes", self.buffer_bytes, 1, 1 << 40),
+            )
+            if not low <= value <= high
+        ]
+        if wrong:
+            raise InvalidRequest("; ".join(wrong))
+        return self
+
+
+class Accumulator:
+    """Open and closed batches per partition, and the bytes that may still be taken in."""
+
+    __slots__ = ("_closed", "_current", "_limits", "_open", "_router", "room")
+
+    def __init__(self, router: Router, limits: Limits) -> None:
+        self._router, self._limits = router, limits
+        self._open: dict[int, Batch] = {}
+        """By partition, the one opened first in front."""
+        self._closed: dict[int, deque[Batch]] = {}
+        self._current: Batch | None = None
+        """The open batch of the partition for messages without a key: what `append` fills."""
+        self.room = limits.buffer_bytes
+        """Bytes that may still be taken in; what is settled gives its bytes back through `settled`."""
+
+    def append(self, row: Row, size: int) -> Batch | None:
+        """The quick way for a message with neither key nor partition: into the open batch; None if it must be `place`d."""
+        batch = self._current
+        if batch is None or batch.size + size > self._limits.batch_bytes or size > self.room:
+            return None
+        rows = batch.rows
+        if len(rows) >= self._limits.batch_messages:
+            return None
+        rows.append(row)
+        batch.size += size
+        self.room -= size
+        return batch
+
+    def fits(self, size: int) -> bool:
+        """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
+        return size <= self.room or self.room == self._limits.buffer_bytes
+
+    def place(self, row: Row, size: int, partition: int | None, now: float, timeout: float) -> Batch:
+        """The batch that the message has joined as its last row; check `fits` first.
+
+        `timeout` seconds from now the batch is given up; a batch with several messages waits for the most patient.
+        """
+        number = self._router.route(row[1], partition)
+        batch = self._fitting(number, size)
+        if batch is None and row[1] is None and partition is None:
+            number = self._router.sticky  # closing the full one has changed it
+            batch = self._fitting(number, size)
+        if batch is None:
+            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout)
+        if number == self._router.sticky:
+            self._current = batch
+        batch.deadline = max(batch.deadline, now + timeout)
+        batch.rows.append(row)
+        batch.size += size
+        self.room -= size
+        return batch
+
+    def take(self, partition: int, now: float) -> Batch | None:
+        """The next batch of a partition that may be sent now; it takes no more messages."""
+        waiting = self._closed.get(partition)
+        if not waiting:
+            batch = self._open.get(partition)
+            if batch is None or batch.due > now:
+                return None
+            self._close(batch)
+            waiting = self._closed[partition]
+        batch = waiting.popleft()
+        if not waiting:
+            del self._closed[partition]
+        return batch
+
+    def ready(self, now: float) -> list[int]:
+        """The partitions that have a batch to send now."""
+        return [*self._closed, *(number for number in self._due(now) if number not in self._closed)]
+
+    def next_due(self, now: float) -> float | None:
+        """When the next open batch becomes due; None when no later one is waiting."""
+        return next((batch.due for batch in self._open.values() if batch.due > now), None)
+
+    def expired(self, now: float) -> list[Batch]:
+        """Take out the batches whose deadline has passed; their messages were never sent."""
+        found = [batch for batch in self._open.values() if batch.deadline <= now]
+        for batch in found:
+            self._close(batch)
+        late = [b for waiting in self._closed.values() for b in waiting if b.deadline <= now]
+        for batch in late:
+            waiting = self._closed[batch.partition]
+            waiting.remove(batch)
+            if not waiting:
+                del self._closed[batch.partition]
+        return late
+
+    def hurry(self, now: float) -> None:
+        """Make every open batch due."""
+        for batch in self._open.values():
+            batch.due = min(batch.due, now)
+
+    def settled(self, batch: Batch) -> None:
+        """The bytes of a batch are free again."""
+        self.room += batch.size
+
+    def held(self) -> list[Batch]:
+        """Every batch that was not taken yet."""
+        return [*(b for waiting in self._closed.values() for b in waiting), *self._open.values()]
+
+    def _fitting(self, number: int, size: int) -> Batch | None:
+        """The open batch of a partition if the message fits; one that is too full for it is closed."""
+        batch = self._open.get(number)
+        if batch is not None and (
+            batch.size + size > self._limits.batch_bytes or len(batch.rows) >= self._limits.batch_messages
+        ):
+            self._close(batch)
+            return None
+        return batch
+
+    def _due(self, now: float) -> Iterator[int]:
+        for number, batch in self._open.items():
+            if batch.due > now:
+                return
+            yield number
+
+    def _close(self, batch: Batch) -> None:
+        number = batch.partition
+        del self._open[number]
+        self._closed.setdefault(number, deque()).append(batch)
+        if number == self._router.sticky:
+            self._router.change()
+            self._current = self._open.get(self._router.sticky)

@@ -1,0 +1,195 @@
+"""A host's trio connection to a listener: many calls under way, replies in the order of the calls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import trio
+
+from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
+from delivery.rpc.frames import FrameBuffer, joined
+from delivery.rpc.protocol import decode_reply, encode_call, load_idl
+from delivery.rpc.streams import send_some
+from delivery.rpc.wire import Part
+
+REPLY_BYTES_MAX = 1 << 20
+"""Replies of listeners are small: a token, or a status and an error's text."""
+_FINISH_SECONDS = 2.0
+_SEQID_MAX = 2**31 - 1
+
+
+class _Sent(NamedTuple):
+    """A call without its reply yet."""
+
+    seqid: int
+    service: str
+    method: str
+    began: float
+    on_reply: Callable[[Any], None]
+
+
+class Connection:
+    """One connection. `run` receives and must be running for any reply to arrive; whoever opened it calls `aclose`.
+
+    Nothing here limits how long a reply may take or how many calls are under way: listeners are as slow as their
+    callbacks. The caller bounds its window, and ends the connection when `oldest_unanswered_since` is too long ago.
+    """
+
+    def __init__(self, socket: trio.socket.SocketType, peer: str) -> None:
+        self._socket, self._peer = socket, peer
+        self._sending = trio.StrictFIFOLock()
+        self._sent: deque[_Sent] = deque()
+        self._seqid = 0
+        self._broken = ""
+        """Why it cannot be used any more."""
+        self._closed = False
+
+    @classmethod
+    async def open(cls, address: str, port: int, *, deadline_seconds: float = 5.0) -> Connection:
+        """Connect within `deadline_seconds`. Raises SubscriberUnreachable. Cancelled: nothing stays open."""
+        peer = f"{address}:{port}"
+        try:
+            with trio.fail_after(deadline_seconds):
+                stream = await trio.open_tcp_stream(address, port)  # sets TCP_NODELAY
+        except trio.TooSlowError:
+            raise SubscriberUnreachable(f"{peer} did not accept a connection in {deadline_seconds} s") from None
+        except (OSError, ValueError) as error:
+            raise SubscriberUnreachable(f"cannot connect to {peer}: {error}") from None
+        return cls(stream.socket, peer)
+
+    @property
+    def unanswered(self) -> int:
+        """How many calls have no reply yet."""
+        return len(self._sent)
+
+    @property
+    def oldest_unanswered_since(self) -> float | None:
+        """When the oldest call without a reply began to be sent, by trio's clock; None without any."""
+        return self._sent[0].began if self._sent else None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Receive replies until `aclose`. Raises SubscriberUnreachable when the connection breaks before.
+
+        However it ends, the connection is closed then; calls without a reply fail with SubscriberUnreachable.
+        """
+        task_status.started()
+        try:
+            await self._receive()
+        except ProtocolError as error:
+            self._break(f"{self._peer} does not answer as a listener does: {error}")
+        except OSError as error:
+            self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
+        except trio.ClosedResourceError:
+            pass  # whoever closed it said why
+        finally:
+            self._break(f"the connection to {self._peer} is not served any more")
+        if not self._closed:
+            raise SubscriberUnreachable(self._broken)
+
+    async def call(self, service: str, method: str, *args: Any) -> Any:
+        """Call and wait for the result. Raises the HootError that came back, or SubscriberUnreachable.
+
+        Cancelled: the reply is ignored when it comes.
+        """
+        answered, replies = trio.Event(), []
+
+        def on_reply(reply: Any) -> None:
+            replies.append(reply)
+            answered.set()
+
+        await self.call_soon(service, method, args, on_reply)
+        await answered.wait()
+        if isinstance(replies[0], HootError):
+            raise replies[0]
+        return replies[0]
+
+    async def push(
+        self,
+        queue: str,
+        subscription: str,
+        partition: int,
+        epoch: int,
+        run: int,
+        after: int,
+        batches: bytes,
+        on_reply: Callable[[Any], None],
+    ) -> None:
+        """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
+        push = load_idl("subscriber").Push(
+            queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
+            batches=batches,
+        )  # fmt: skip
+        await self.call_soon("Listener", "push", (push,), on_reply)
+
+    async def call_soon(
+        self, service: str, method: str, args: tuple[Any, ...], on_reply: Callable[[Any], None]
+    ) -> None:
+        """Send a call; `on_reply` is called once, on the trio thread, with its result or a HootError; never before
+        those of earlier calls. Sending waits while the peer takes nothing.
+
+        Raises SubscriberUnreachable when the connection is broken before, InvalidRequest for arguments that cannot be
+        coded; then `on_reply` is not called. If it breaks later, `on_reply` is told. Cancelled: the call was sent whole or not at all; when that cannot be had in a
+        short time, because the peer takes nothing, the connection breaks.
+        """
+        async with self._sending:
+            if self._broken:
+                raise SubscriberUnreachable(self._broken)
+            self._seqid = self._seqid % _SEQID_MAX + 1
+            frame = encode_call(service, method, self._seqid, args)
+            self._sent.append(_Sent(self._seqid, service, method, trio.current_time(), on_reply))
+            try:
+                await self._send(joined(*frame))
+            except (OSError, trio.ClosedResourceError) as error:
+                self._break(f"the connection to {self._peer} broke: {error}")
+
+    async def aclose(self) -> None:
+        """Close at once. Calls without a reply fail with SubscriberUnreachable. Closing twice is fine."""
+        self._closed = True
+        self._break(f"the connection to {self._peer} was closed")
+        await trio.lowlevel.checkpoint()
+
+    async def _send(self, parts: list[Part]) -> None:
+        try:
+            left = await send_some(self._socket, parts)
+        except trio.Cancelled:
+            if self._sent:  # else it was broken meanwhile, and the callback knows
+                self._sent.pop()
+            raise
+        try:
+            while left:
+                left = await send_some(self._socket, left)
+        except trio.Cancelled:
+            with trio.move_on_after(_FINISH_SECONDS, shield=True):
+                while left:
+                    left = await send_some(self._socket, left)
+            if left:
+                self._break(f"{self._peer} did not take the rest of a call in {_FINISH_SECONDS} s")
+            raise
+
+    async def _receive(self) -> None:
+        buffer = FrameBuffer(REPLY_BYTES_MAX)
+        while True:
+            while (frame := buffer.next_frame()) is not None:
+                self._dispatch(frame)
+            count = await self._socket.recv_into(buffer.space())
+            if count == 0:
+                raise OSError("the peer closed it")
+            buffer.received(count)
+
+    def _dispatch(self, frame: memoryview) -> None:
+        if not self._sent:
+            raise ProtocolError("a reply without a call")
+        oldest = self._sent[0]
+        reply = decode_reply(oldest.service, oldest.method, oldest.seqid, frame)
+        self._sent.popleft()
+        oldest.on_reply(reply)
+
+    def _break(self, why: str) -> None:
+        """Fail every call that has no reply, and all later ones; only the first reason counts."""
+        self._broken = self._broken or why
+        self._socket.close()
+        unanswered, self._sent = self._sent, deque()
+        for sent in unanswered:
+            sent.on_reply(SubscriberUnreachable(self._broken))

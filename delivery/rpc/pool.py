@@ -1,0 +1,114 @@
+"""Connections to region hosts that several threads share, one call at a time each."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from delivery.errors import Closed, Throttled
+from delivery.rpc.blocking import CALL_SECONDS, CONNECT_SECONDS, BlockingConnection
+
+Address = tuple[str, int]
+
+
+class Pool:
+    """At most `connections_max` connections per address; idle ones are used again. Thread-safe.
+
+    A connection that broke, or that its host closed while it was idle, is dropped, never handed out. Close it when done.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections_max: int = 8,
+        idle_seconds: float = 60.0,
+        connect_deadline: float = CONNECT_SECONDS,
+        call_deadline: float = CALL_SECONDS,
+    ) -> None:
+        self._connections_max, self._idle_seconds = connections_max, idle_seconds
+        self._connect_deadline, self._call_deadline = connect_deadline, call_deadline
+        self._changed = threading.Condition()
+        self._idle: dict[Address, list[tuple[BlockingConnection, float]]] = {}
+        self._lent: dict[Address, int] = {}
+        self._closed = False
+
+    def call(self, address: str, port: int, method: str, *args: Any, deadline: float | None = None) -> Any:
+        """One call on a connection of the pool; as BlockingConnection.call, and the errors of `connection`."""
+        with self.connection(address, port) as connection:
+            return connection.call(method, *args, deadline=deadline)
+
+    @contextlib.contextmanager
+    def connection(self, address: str, port: int) -> Iterator[BlockingConnection]:
+        """A connection for the `with` block alone.
+
+        Raises HostUnreachable or DeadlineExceeded when none can be made, Throttled when all stay lent for as long as a
+        call may take, Closed.
+        """
+        key = (address, port)
+        lent = self._borrow(key)
+        connection = None
+        try:
+            connection = lent or BlockingConnection(
+                address, port, connect_deadline=self._connect_deadline, call_deadline=self._call_deadline
+            )
+            yield connection
+        finally:
+            self._give_back(key, connection)
+
+    def close(self) -> None:
+        """Close the idle connections now and lent ones when they come back. Closing twice is fine."""
+        with self._changed:
+            self._closed = True
+            idle = [connection for kept in self._idle.values() for connection, _ in kept]
+            self._idle.clear()
+            self._changed.notify_all()
+        for connection in idle:
+            connection.close()
+
+    def _borrow(self, key: Address) -> BlockingConnection | None:
+        """A right to one connection of the address; with an idle one, or None to make a new one."""
+        with self._changed:
+            free = self._changed.wait_for(
+                lambda: self._closed or self._lent.get(key, 0) < self._connections_max, self._call_deadline
+            )
+            if self._closed:
+                raise Closed("the connections of this client are closed")
+            if not free:
+                raise Throttled(f"all {self._connections_max} connections to {key[0]}:{key[1]} are in use")
+            self._lent[key] = self._lent.get(key, 0) + 1
+            candidates = self._idle.pop(key, [])
+        return self._first_usable(key, candidates)
+
+    def _first_usable(
+        self, key: Address, candidates: list[tuple[BlockingConnection, float]]
+    ) -> BlockingConnection | None:
+        """The one that was used last, if it is still good; the others return, the bad and the old ones are closed."""
+        oldest = monotonic() - self._idle_seconds
+        good = []
+        for connection, since in candidates:
+            if since > oldest and connection.usable:
+                good.append((connection, since))
+            else:
+                connection.close()
+        chosen = good.pop()[0] if good else None
+        if good:
+            with self._changed:
+                self._idle.setdefault(key, []).extend(good)
+        return chosen
+
+    def _give_back(self, key: Address, connection: BlockingConnection | None) -> None:
+        with self._changed:
+            left = self._lent[key] - 1
+            if left:
+                self._lent[key] = left
+            else:
+                del self._lent[key]
+            keep = connection is not None and connection.usable and not self._closed
+            if connection is not None and keep:
+                self._idle.setdefault(key, []).append((connection, monotonic()))
+            self._changed.notify()
+        if connection is not None and not keep:
+            connection.close()

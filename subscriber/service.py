@@ -1,0 +1,214 @@
+"""The Listener service of idl/subscriber.thrift: what a region host's calls do here.
+
+    push → `begin` on the trio thread, in order of arrival: known here? stale?
+         → `_handle` on the dispatch thread: the inbox, decoding, the listeners
+         → back to the trio thread: the reply, in order
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from delivery.batch import headers_in, open_batch
+from delivery.errors import CorruptRecord, HootError, InvalidRequest, ServiceStopping
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.model import Message
+from delivery.rpc.protocol import Call, load_idl
+from subscriber.dispatch import Dispatcher
+from subscriber.inbox import Inbox, PartitionInbox, Status
+from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.subscription import Event, Subscription
+
+log = logging.getLogger(__name__)
+
+_ERROR_TEXT_MAX = 1000
+
+Result = Callable[[], Awaitable[Any]]
+
+
+class Attachment:
+    """A subscription that is registered by this subscriber, and may get pushes."""
+
+    def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
+        self.subscription, self.record, self.listener = subscription, record, listener
+        self.inbox = Inbox(record.starts)
+        self.ended = False
+        """No listener is called for it any more."""
+        self._listeners: tuple[Registered, ...] = ()
+        self._calls: Calls | None = None
+
+    def calls(self, dispatcher: Dispatcher) -> Calls:
+        """The listeners as they stand now."""
+        listeners = self.subscription.listeners
+        if self._calls is None or listeners is not self._listeners:
+            self._calls, self._listeners = Calls(listeners, dispatcher.hop), listeners
+        return self._calls
+
+
+class _Answer:
+    """The reply to a push, awaited on the trio thread."""
+
+    __slots__ = ("_here", "_result")
+
+    def __init__(self) -> None:
+        self._here = trio.Event()
+        self._result: Any = None
+
+    def give(self, result: object) -> None:
+        self._result = result
+        self._here.set()
+
+    async def wait(self) -> Any:
+        await self._here.wait()
+        if isinstance(self._result, HootError):
+            raise self._result
+        return self._result
+
+
+class Counters(msgspec.Struct):
+    """What happened since the start. Written by the dispatch thread; may be read at any time."""
+
+    pushes: int = 0
+    failed: int = 0
+    skipped: int = 0
+    stale: int = 0
+
+
+class ListenerService:
+    """Handles the calls of all region hosts. `attached` is by queue, and changed on the trio thread alone."""
+
+    def __init__(self, name: str, dispatcher: Dispatcher, on_failure: Callable[[Event], None]) -> None:
+        """`on_failure` hears, on the dispatch thread, of every push that could not be handled."""
+        self._name, self._dispatcher, self._on_failure = name, dispatcher, on_failure
+        self._reply = load_idl("subscriber").PushReply
+        self.attached: dict[str, Attachment] = {}
+        self.counters = Counters()
+        self.stopping = False
+        """Set to answer all pushes that are not begun yet with ServiceStopping."""
+
+    def begin(self, call: Call) -> Result:
+        """Take a call (see delivery.rpc.server.Handler)."""
+        if call.method == "hello":
+            return _ready(self._hello(call.args))
+        push = call.args.push
+        if push is None or None in (push.queue, push.partition, push.epoch, push.run, push.after, push.batches):
+            raise InvalidRequest("a push lacks one of its fields")
+        attachment = self.attached.get(push.queue) if push.subscription == self._name else None
+        if attachment is None:
+            return _ready(self._answer(Status.UNKNOWN, push.after))
+        inbox = attachment.inbox.arrive(push.partition, (push.epoch, push.run))
+        if isinstance(inbox, Status):
+            return _ready(self._answer(inbox, push.after))
+        answer = _Answer()
+        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        return answer.wait
+
+    def _hello(self, args: Any) -> str:
+        attachment = self.attached.get(args.queue) if args.subscription == self._name else None
+        return "" if attachment is None else attachment.listener.token
+
+    # -- on the dispatch thread
+
+    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Any, answer: _Answer) -> None:
+        result: object
+        if self.stopping:
+            result = ServiceStopping("the subscriber stops")
+        elif attachment.ended:
+            result = self._answer(Status.UNKNOWN, push.after)
+        else:
+            try:
+                result = self._handle(attachment, inbox, push)
+            except Abandoned:
+                return  # the loop has ended, nobody waits
+        self._dispatcher.post(partial(answer.give, result))
+
+    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Any) -> object:
+        begin = inbox.begin((push.epoch, push.run), push.after)
+        if isinstance(begin, Status):
+            self._count(begin)
+            return self._answer(begin, push.after)
+        position = begin
+        try:
+            calls = attachment.calls(self._dispatcher)
+            for last_id, messages in _pieces(push, begin, whole=calls.whole):
+                calls.run(messages)
+                position = max(position, last_id)
+        except ListenerFailed as failure:
+            assert failure.__cause__ is not None
+            return self._failed(inbox, push, failure.handled, failure.__cause__)
+        except CorruptRecord as error:
+            return self._failed(inbox, push, position, error)
+        self.counters.pushes += 1
+        return self._answer(Status.OK, inbox.end(position))
+
+    def _failed(self, inbox: PartitionInbox, push: Any, handled: int, error: BaseException) -> object:
+        self.counters.failed += 1
+        position = inbox.fail(handled)
+        text = _described(error)
+        log.warning("subscription %s on %s/%d failed behind id %d: %s", self._name, push.queue, push.partition,
+                    position, text, exc_info=error)  # fmt: skip
+        self._on_failure(Event("failed", push.queue, error))
+        return self._answer(Status.FAILED, position, text)
+
+    def _count(self, status: Status) -> None:
+        if status is Status.STALE:
+            self.counters.stale += 1
+        else:
+            self.counters.skipped += 1
+
+    def _answer(self, status: Status, position: int, error: str | None = None) -> object:
+        return self._reply(status=int(status), position=position, error=error)
+
+
+def _pieces(push: Any, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
+    """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
+
+    Raises CorruptRecord in the place of the first batch that is damaged.
+    """
+    if not whole:
+        yield from _batches(push, after)
+        return
+    messages: list[Message] = []
+    last_id = after
+    damage: CorruptRecord | None = None
+    try:
+        for last_id, part in _batches(push, after):
+            messages += part
+    except CorruptRecord as error:
+        damage = error
+    yield last_id, messages
+    if damage is not None:
+        raise damage
+
+
+def _batches(push: Any, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
+    data, end = push.batches, 0
+    for at, header in headers_in(data):
+        end = at + header.length
+        if header.partition != push.partition:
+            raise CorruptRecord(f"a push of partition {push.partition} holds a batch of partition {header.partition}")
+        if header.last_id > after:
+            yield header.last_id, open_batch(data[at:end]).messages(push.queue, after)
+    if end != len(data):
+        raise CorruptRecord(f"a push ends with {len(data) - end} bytes that are no whole batch")
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an application's exception may fail to describe itself
+        text = type(error).__name__
+    return text[:_ERROR_TEXT_MAX]
+
+
+def _ready(result: object) -> Result:
+    async def give() -> object:
+        return result
+
+    return give

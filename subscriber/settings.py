@@ -1,0 +1,76 @@
+"""Every setting of a subscriber, with its default and the reason for it. Sizes are in bytes, times in seconds."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+import msgspec
+
+from delivery.errors import ConfigError
+from delivery.model import check_name
+
+ZOOKEEPER_DEFAULT: Final = "127.0.0.1:2181"
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on here, but recognised
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an application may choose; call `check` before using it."""
+
+    name: str
+    zookeeper: str = ZOOKEEPER_DEFAULT
+    """`host:port,host:port/folder`."""
+    host: str = "127.0.0.1"
+    """Listened on, and registered for region hosts to connect to. Loopback by default: there is no authentication yet."""
+    port: int = 0
+    """0 takes a free one; region hosts find it through ZooKeeper."""
+    advertise: str | None = None
+    """Registered instead of `host`, where region hosts reach this machine by another name or address."""
+    force: bool = False
+    """Take a subscription over from a subscriber that is alive."""
+    grace_seconds: float = 10.0
+    """How long `stop` waits for the callback under way."""
+    session_timeout_seconds: float = 6.0
+    """How long after a crash ZooKeeper still shows this subscriber as attached. A restart need not wait for it."""
+    connections_max: int = 256
+    """Region hosts, one connection each and subscription; more are closed at once."""
+    waiting_pushes_max: int = 64
+    """Pushes of one connection that are not answered yet; the next is not read before one is."""
+
+    def check(self) -> Settings:
+        """These settings if all can be used. Raises InvalidRequest for the name, ConfigError for everything else."""
+        check_name("subscription", self.name)
+        wrong = [
+            f"{name} must be {low:g} to {high:g}, not {value!r}"
+            for name, (low, high) in _RANGES.items()
+            if not _within(value := getattr(self, name), low, high)
+        ]
+        for name in ("host", "advertise"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or len(value) > 253 or set(value) & set(" \t\r\n\0/")):
+                wrong.append(f"{name} must be a host name or an IP address, not {str(value)[:60]!r}")
+        if not isinstance(self.zookeeper, str) or not self.zookeeper.strip():
+            wrong.append("zookeeper must name at least one host:port")
+        if wrong:
+            raise ConfigError("; ".join(wrong))
+        return self
+
+    @property
+    def registered_address(self) -> str:
+        """Where region hosts connect to."""
+        if self.advertise:
+            return self.advertise
+        return socket.getfqdn() if self.host in _ANY_ADDRESS else self.host
+
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "port": (0, 65535),
+    "grace_seconds": (0, 3600),
+    "session_timeout_seconds": (1, 600),
+    "connections_max": (1, 100_000),
+    "waiting_pushes_max": (1, 10_000),
+}
+
+
+def _within(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
