@@ -6,6 +6,7 @@ A component gets the whole record and reads its own fields. `check` reports all 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,14 @@ MIB: Final = 1 << 20
 
 _FRAME_OVERHEAD: Final = 64 * 1024
 """What a frame holds beside a batch: method, queue name, lengths."""
+
+
+def software_version() -> str:
+    """The version of this installation; `0` in a source tree that was never installed."""
+    try:
+        return version("hoot")
+    except PackageNotFoundError:
+        return "0"
 
 
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

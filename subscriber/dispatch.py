@@ -52,7 +52,8 @@ class Dispatcher:
         self._send, self._receive = trio.open_memory_channel[_Errand](1)
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._work, name="subscriber-dispatch", daemon=True)
-        self._stopping = False
+        self.task: trio.lowlevel.Task | None = None
+        """In which async calls run, while `run` does."""
         self._idle = trio.Event()
 
     @property
@@ -61,8 +62,9 @@ class Dispatcher:
         return threading.current_thread() is self._thread
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Take jobs until cancelled. A job under way then goes on alone, and none follows it."""
+        """Make async calls for the thread until cancelled; those that come later are Abandoned."""
         self._token = trio.lowlevel.current_trio_token()
+        self.task = trio.lowlevel.current_task()
         self._thread.start()
         task_status.started()
         try:
@@ -77,13 +79,18 @@ class Dispatcher:
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """End after the job under way; those that wait are dropped."""
-        self._stopping = True
+        """End the thread after all that was submitted before. It is not waited for: see `idle`."""
         self._jobs.put(None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the thread has ended, or was never started."""
+        return self._idle.is_set() or self._thread.ident is None
+
     async def idle(self) -> None:
-        """Return when the thread has ended, some time after `stop`."""
-        await self._idle.wait()
+        """Return when the thread has ended, some time after `stop`; at once when it was never started."""
+        if not self.is_idle:
+            await self._idle.wait()
 
     def hop(self, call: AsyncCall, argument: object) -> None:
         """From a job: `await call(argument)` in the loop. Raises what it raises, or Abandoned when the loop ends."""
@@ -119,6 +126,6 @@ class Dispatcher:
         self._receive.close()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None and not self._stopping:
+        while (job := self._jobs.get()) is not None:
             job()
         self._post(self._idle.set)

@@ -6,23 +6,18 @@ port, token), which says that this subscriber is attached now. Everything is che
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 import msgspec
 
-from delivery.errors import BadVersion, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.errors import SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.hosts import Hosts, is_alive
 from subscriber.request import Request, new_record
-
-log = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -57,8 +52,11 @@ class SubscriberZooKeeper:
             record = new_record(request, self._name, queue, found, last_id, now_ms)
         return Plan(record, found, replace)
 
-    def register(self, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
-        """Write what was planned, and attach `listener`. Gives the durable record. Raises SubscriptionBusy."""
+    def register(self, plan: Plan, listener: ListenerRecord) -> None:
+        """Write what was planned, and attach `listener` for as long as the session lives.
+
+        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned.
+        """
         record, found = plan.record, plan.found
         if found is not None and found.generation != record.generation:
             self._catalog.delete_subscription(found.queue, found.name)  # left over from an earlier queue of this name
@@ -66,23 +64,17 @@ class SubscriberZooKeeper:
         if record != found:
             self._catalog.put_subscription(record, create=found is None)
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
-        return record
 
-    def plan_and_register(self, request: Request, listener: ListenerRecord) -> SubscriptionRecord:
-        """Both, and again when somebody else changed the same subscription in between."""
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return self.register(self.plan(request), listener)
-            except BadVersion as error:
-                log.info("subscription %s on %s: once more, because %s", self._name, request.queue, error)
-        return self.register(self.plan(request), listener)
-
-    def renew(self, queue: str, listener: ListenerRecord) -> bool:
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
         """Make sure that `listener` is attached still; True when it had to be attached again.
 
         Raises SubscriptionBusy when another took the subscription over, UnknownSubscription or UnknownQueue when it
         was deleted.
         """
+        queue = record.queue
+        found = self._catalog.subscription(queue, self._name)
+        if found is None or found.generation != record.generation:
+            raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
         if self._catalog.listener(queue, self._name) == listener:
             return False
         self._catalog.attach(queue, self._name, listener)
@@ -91,11 +83,6 @@ class SubscriberZooKeeper:
     def watch(self, queue: str, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""
         self._zookeeper.watch_value(records.listener_path(queue, self._name), hint)
-
-    def detach(self, queue: str, listener: ListenerRecord) -> None:
-        """Take the listener off and keep the durable state; nothing to do when it is not, or no longer, attached."""
-        self._zookeeper.unwatch(records.listener_path(queue, self._name))
-        self._catalog.detach(queue, self._name, listener)
 
     def delete(self, queue: str, own: ListenerRecord | None = None) -> None:
         """Delete the durable state. Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when another subscriber
@@ -120,6 +107,3 @@ class SubscriberZooKeeper:
             address=f"{found.address}:{found.port}",
         )
 
-
-ENDED = (SubscriptionBusy, UnknownSubscription, UnknownQueue)
-"""What `renew` raises when a subscription is no longer this subscriber's."""

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Literal
 
 import trio
 
-from delivery.errors import Closed, HootError, InvalidRequest, SubscriptionBusy
-from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.errors import HootError, InvalidRequest, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.metastore.records import ListenerRecord
 from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from subscriber.dispatch import Dispatcher
-from subscriber.registration import ENDED, SubscriberZooKeeper
-from subscriber.request import Request
+from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Attachment, Counters, ListenerService
 from subscriber.settings import Settings
-from subscriber.subscription import Event, Kind, Subscription
+from subscriber.subscription import Event, Subscription
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
 EventCallback = Callable[[Event], object]
 
 _IDLE_SECONDS = 86_400.0
@@ -33,7 +32,6 @@ _RENEW_SECONDS = 30.0
 """How often the registration is looked at without any hint."""
 _RENEW_PAUSE_SECONDS = 1.0
 """After ZooKeeper could not be asked."""
-_DEREGISTER_SECONDS = 10.0
 
 
 class Runtime:
@@ -49,6 +47,7 @@ class Runtime:
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
+        self._served = trio.Event()
         self._error: BaseException | None = None
         self._address: tuple[str, int] = ("", 0)
         self._token: trio.lowlevel.TrioToken | None = None
@@ -69,28 +68,27 @@ class Runtime:
         return self._dispatcher
 
     async def run(
-        self, subscriptions: Iterable[Subscription], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, subscriptions: Sequence[Subscription], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Listen, register all of `subscriptions`, and serve until `stop`. Nothing is written unless all can be.
 
-        Raises what starting can (see Subscriber.start), and later what ended the last subscription or came out of a
-        listener without being an Exception. Cancelled: async listeners are cancelled, a sync one under way is waited
+        Raises what starting can (see Subscriber.start), and later what ended the last subscription, or what came out of
+        a listener without being an Exception. Cancelled: async listeners are cancelled, a sync one under way is waited
         for within the grace, pushes under way are not acknowledged.
         """
-        settings = self._settings
         self._token = trio.lowlevel.current_trio_token()
-        socket, *others = await open_listeners(settings.host, settings.port)
-        for other in others:  # a name with several addresses: with a free port each would have its own
+        socket, *others = await open_listeners(self._settings.host, self._settings.port)
+        for other in others:  # a name with several addresses: each of them would have another free port
             await other.aclose()
-        self._address = (settings.registered_address, socket.socket.getsockname()[1])
-        server = ThriftServer([socket], "Listener", self._service, _limits(settings))
+        self._address = (self._settings.registered_address, socket.socket.getsockname()[1])
+        server = ThriftServer([socket], "Listener", self._service, _limits(self._settings))
         try:
-            async with trio.open_nursery(strict_exception_groups=False) as nursery, socket:
+            async with socket, trio.open_nursery(strict_exception_groups=False) as nursery:
                 await trio.to_thread.run_sync(self._zookeeper.start)
                 self._zookeeper.on_state(self._hand_over_state)
                 await nursery.start(self._dispatcher.run)
-                await nursery.start(server.run)
-                await self.add(list(subscriptions))
+                nursery.start_soon(self._serve, server)
+                await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
                 task_status.started()
                 await self._stopped.wait()
@@ -107,19 +105,152 @@ class Runtime:
         self._error = self._error or error
         self._stopped.set()
 
+    def stop_soon(self) -> None:
+        """`stop`, from any thread."""
+        self._post(self.stop)
+
     async def add(self, subscriptions: Sequence[Subscription]) -> None:
-        """Register subscriptions, all checked before the first is written. On the trio thread."""
+        """Register subscriptions, all checked before the first is written. Raises as Subscriber.start."""
         for subscription in subscriptions:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
-            plans = [await self._in_thread(self._registration.plan, one.request) for one in subscriptions]
+            plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
             for subscription, plan in zip(subscriptions, plans, strict=True):
-                listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
-                # Known here before it is registered: a region host may connect at once.
-                attachment = Attachment(subscription, plan.record, listener)
-                self._service.attached[subscription.queue] = attachment
-                await self._in_thread(self._registration.register, plan, listener)
-                self._zookeeper.on_state
-                self._registration.watch(subscription.queue, self._hand_over_hint)
+                await self._attach(subscription, plan)
+
+    async def remove(self, queue: str) -> None:
+        """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
+        async with self._changing:
+            attachment = self._service.attached.get(queue)
+            own = attachment and attachment.listener
+            await trio.to_thread.run_sync(self._registration.delete, queue, own)
+            if attachment is not None:
+                self._end(attachment, "deleted", None)
+
+    # -- what run consists of
+
+    async def _attach(self, subscription: Subscription, plan: Plan) -> None:
+        queue = subscription.queue
+        listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
+        attachment = Attachment(subscription, plan.record, listener)
+        self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
+        try:
+            await trio.to_thread.run_sync(self._registration.register, plan, listener)
+        except BaseException:
+            del self._service.attached[queue]
+            raise
+        self._registration.watch(queue, partial(self._post, self._hint))
+        self._set_state(attachment, "attached")
+
+    async def _serve(self, server: ThriftServer) -> None:
+        try:
+            await server.run()
+        finally:
+            self._served.set()
+
+    async def _keep_registered(self) -> None:
+        while True:
+            with trio.move_on_after(_RENEW_SECONDS):
+                await self._hinted.wait()
+            self._hinted = trio.Event()
+            async with self._changing:
+                for attachment in list(self._service.attached.values()):
+                    await self._renew(attachment)
+
+    async def _renew(self, attachment: Attachment) -> None:
+        queue = attachment.subscription.queue
+        try:
+            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+        except SubscriptionBusy as error:
+            self._end(attachment, "taken_over", error)
+        except (UnknownSubscription, UnknownQueue) as error:
+            self._end(attachment, "deleted", error)
+        except HootError as error:
+            log.warning("subscription %s on %s: its registration cannot be confirmed: %s", self._settings.name, queue,
+                        error)  # fmt: skip
+            await trio.sleep(_RENEW_PAUSE_SECONDS)
+            self._hint()
+        else:
+            if again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
+
+    async def _wind_down(self, server: ThriftServer) -> None:
+        """No more pushes; the callback under way ends and its reply goes out."""
+        self._service.stopping = True
+        server.stop_accepting()
+        self._dispatcher.stop()
+        with trio.move_on_after(self._settings.grace_seconds):
+            await self._dispatcher.idle()
+            await self._served.wait()
+
+    async def _leave(self) -> None:
+        """Wait for the thread, then end the session, which deregisters; the durable state stays."""
+        self._service.stopping = True
+        self._dispatcher.stop()
+        with trio.move_on_after(0 if self._stopped.is_set() else self._settings.grace_seconds):
+            await self._dispatcher.idle()
+        if not self._dispatcher.is_idle:
+            log.warning("subscriber %s: a listener still runs after %g s; it is left to itself", self._settings.name,
+                        self._settings.grace_seconds)  # fmt: skip
+        for attachment in self._service.attached.values():
+            attachment.ended = True
+            attachment.subscription.state = "stopped"
+        await trio.to_thread.run_sync(self._zookeeper.stop)
+
+    # -- news
+
+    def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
+        """One subscription is over. When it was the last, so is `run`."""
+        attachment.ended = True
+        del self._service.attached[attachment.subscription.queue]
+        self._set_state(attachment, state, error)
+        if error is not None and not self._service.attached:
+            self.stop(error)
+
+    def _set_state(
+        self, attachment: Attachment, state: Literal["attached", "suspended", "taken_over", "deleted"],
+        error: HootError | None = None,
+    ) -> None:  # fmt: skip
+        subscription = attachment.subscription
+        subscription.state, subscription.error = state, error
+        level = logging.INFO if state == "attached" or error is None else logging.WARNING
+        log.log(level, "subscription %s on %s: %s%s", subscription.name, subscription.queue, state.replace("_", " "),
+                f": {error}" if error else "")  # fmt: skip
+        self._dispatcher.submit(partial(self._tell, Event(state, subscription.queue, error)))
+
+    def _listener_failed(self, event: Event) -> None:
+        self._tell(event)
+        if not isinstance(event.error, Exception):  # sys.exit() in a listener, say
+            self._post(partial(self.stop, event.error))
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._on_event(event)
+        except Exception:
+            log.exception("a callback for events failed")
+
+    def _hint(self) -> None:
+        self._hinted.set()
+
+    def _hand_over_state(self, state: ConnectionState) -> None:
+        self._post(partial(self._note_state, state))
+
+    def _note_state(self, state: ConnectionState) -> None:
+        if state == "steady":
+            self._hint()
+            return
+        for attachment in self._service.attached.values():
+            if attachment.subscription.state == "attached":
+                self._set_state(attachment, "suspended")
+
+    def _post(self, call: Callable[[], object]) -> None:
+        assert self._token is not None
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(call)
+
+
+def _limits(settings: Settings) -> ServerLimits:
+    return ServerLimits(
+        connections_max=settings.connections_max, pipeline_max=settings.waiting_pushes_max, idle_seconds=_IDLE_SECONDS
+    )

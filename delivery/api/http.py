@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import trio
@@ -48,11 +47,14 @@ def make_app(metrics: Metrics, reasons: Reasons) -> Starlette:
 
 
 async def serve_http(
-    app: Starlette, listening: socket.socket, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    app: Starlette,
+    listeners: Sequence[trio.SocketListener],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled. Takes over `listening` and closes it."""
+    """Serve until cancelled. Takes over the listeners and closes them."""
     config = Config()
-    config.bind = [f"fd://{listening.detach()}"]
+    config.bind = [f"fd://{listener.socket.detach()}" for listener in listeners]
     config.loglevel = "WARNING"
     config.accesslog = None
     config.include_server_header = False

@@ -1,7 +1,7 @@
 """The plain calls: one struct per message, for any stock Thrift client (seed 004; HQueue's multi-language calls).
 
-It opens every message, for compatibility and not for speed. A put without a partition goes to one at random, as the seed
-has it; the messages of one `putMessages` stay together in it, in order, and are stored all or none.
+It opens every message, for compatibility and not for speed. A put without a partition goes to one at random, as the
+seed has it; the messages of one `putMessages` stay together in it, in order, and are stored all or none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The calls of `idl/delivery.thrift`, as the RPC server hands them over: begun in the order of their arrival, then waited for.
+"""The calls of `idl/delivery.thrift`, as the RPC server hands them over: begun in order of arrival, then waited for.
 
-A publish takes its batch when it begins, so the batches of a connection are stored in the order in which they were sent;
-everything else starts when it is waited for.
+A publish takes its batch when it begins, so the batches of a connection are stored in the order in which they were
+sent; everything else starts when it is waited for.
 """
 
 from __future__ import annotations

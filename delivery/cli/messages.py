@@ -12,11 +12,10 @@ from delivery.cli import options
 from delivery.cli.sources import source
 
 Limit = Annotated[
-    int | None, typer.Option("--limit", "-n", min=0, metavar="N", show_default=False, help="Stop after so many messages.")
+    int | None,
+    typer.Option("--limit", "-n", min=0, metavar="N", show_default=False, help="Stop after so many messages."),
 ]
-From = Annotated[
-    options.Start, typer.Option("--from", parser=options.parse_place, metavar="PLACE", help=options.PLACE_HELP)
-]
+From = Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,20 +28,24 @@ def add_to(app: typer.Typer) -> None:
 def publish(
     queue: options.QueueName,
     messages: Annotated[
-        list[str] | None, typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input.")
+        list[str] | None,
+        typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input.")
+        Path | None,
+        typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input."),
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="The whole file is one message, not each line.")] = False,
-    key: Annotated[str | None, typer.Option(help="Messages of one key are in one partition.", show_default=False)] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Messages of one key are in one partition.", show_default=False)
+    ] = None,
     topic: Annotated[str, typer.Option(help="The label that subscribers can select by.", show_default=False)] = "",
     headers: Annotated[
-        list[tuple[str, bytes]] | None,
-        typer.Option("--header", parser=options.parse_header, metavar="NAME=VALUE", help="Repeatable.", show_default=False),
+        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Repeatable.", show_default=False)
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, show_default="by key, else any", help="Publish to this one.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, show_default="by key, else any", help="Publish to this one."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Publish each message so many times.")] = 1,
     ids: Annotated[
@@ -61,7 +64,13 @@ def publish(
 
     found = source(messages or [], file, whole=whole)
     load = Load(found, repeat, keep_ids=not found.is_stream if ids is None else ids)
-    publish_all(zookeeper, queue, load, Route(key, topic, dict(headers or ()), partition), as_json=as_json)
+    publish_all(
+        zookeeper,
+        queue,
+        load,
+        Route(key, topic, dict(map(options.parse_header, headers or ())), partition),
+        as_json=as_json,
+    )
 
 
 def scan(
@@ -70,8 +79,7 @@ def scan(
     topics: options.Topics = None,
     start: From = "earliest",
     end: Annotated[
-        options.Start | None,
-        typer.Option("--to", parser=options.parse_place, metavar="PLACE", show_default="the end", help="Where to stop, itself left out."),
+        str | None, typer.Option("--to", metavar="PLACE", show_default="the end", help="Stop there; itself left out.")
     ] = None,
     limit: Limit = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what is published later.")] = False,
@@ -86,14 +94,19 @@ def scan(
     """
     from delivery.cli.scanning import Selection, scan_all
 
-    selection = Selection(options.chosen(partitions), _names(topics), start, end, limit)
+    until = None if end is None else options.place(end, "--to")
+    first = options.place(start, "--from")
+    selection = Selection(options.chosen(partitions), _names(topics), first, until, limit)
     scan_all(zookeeper, queue, selection, "json" if as_json else form, follow=follow)
 
 
 def subscribe(
     queue: options.QueueName,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", show_default="a new one, deleted at the end", help="Of the subscription.")
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", show_default="a new one, deleted at the end", help="Of the subscription."
+        ),
     ] = None,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
@@ -112,8 +125,9 @@ def subscribe(
     """
     from delivery.cli.subscribing import Subscribing
 
+    first = options.place(start, "--from")
     wanted = Subscribing(
-        queue, name, options.chosen(partitions), _names(topics), start, limit, force, "json" if as_json else form
+        queue, name, options.chosen(partitions), _names(topics), first, limit, force, "json" if as_json else form
     )
     wanted.run(zookeeper)
 

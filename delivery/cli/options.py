@@ -48,6 +48,14 @@ def parse_span(text: str) -> float:
     return float(sum(float(count) * _SPAN_UNITS[unit] for count, unit in _SPAN_PART.findall(stripped)))
 
 
+def place(text: str, option: str) -> Start:
+    """The place that the value of `option` names. Raises typer.BadParameter."""
+    try:
+        return parse_place(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(error.message, param_hint=option) from None
+
+
 def parse_place(text: str) -> Start:
     """`earliest`, `latest`, a message id, a time, or a time ago: `-1h`, `10m ago`."""
     stripped = text.strip()
@@ -90,7 +98,7 @@ def parse_header(text: str) -> tuple[str, bytes]:
     """`name=value`."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise typer.BadParameter(f"{text[:40]!r} is no header: use NAME=VALUE")
+        raise typer.BadParameter(f"{text[:40]!r} is no header: use NAME=VALUE", param_hint="--header")
     return name, os.fsencode(value)
 
 
@@ -101,22 +109,17 @@ def parse_partitions(text: str) -> tuple[int, ...]:
         part = _RANGE.match(piece.strip())
         first, last = (int(part[1]), int(part[2] or part[1])) if part else (1, 0)
         if not first <= last < PARTITIONS_MAX:
-            raise typer.BadParameter(f"{text[:40]!r} names no partitions: use 3, 0-2 or 0,4,7, up to 32766")
+            raise typer.BadParameter(
+                f"{text[:40]!r} names no partitions: use 3, 0-2 or 0,4,7, up to 32766", param_hint="--partition"
+            )
         found += range(first, last + 1)
     return tuple(found)
 
 
-def chosen(partitions: Iterable[tuple[int, ...]] | None) -> tuple[int, ...] | None:
+def chosen(partitions: Iterable[str] | None) -> tuple[int, ...] | None:
     """All partitions that repeated options name, in order, each once; None without any."""
-    numbers = sorted({number for several in partitions or () for number in several})
+    numbers = sorted({number for text in partitions or () for number in parse_partitions(text)})
     return tuple(numbers) or None
-
-
-def parse_port(text: str) -> int:
-    """A port; 0 stands for a free one."""
-    if not re.fullmatch(r"\d{1,5}", text.strip(), re.ASCII) or int(text) > 65_535:
-        raise typer.BadParameter(f"{text[:20]!r} is no port: use 1 to 65535, or 0 for a free one")
-    return int(text)
 
 
 def data_folder(chosen_folder: Path | None) -> Path:
@@ -142,15 +145,17 @@ DataFolder = Annotated[
     ),
 ]  # fmt: skip
 Partitions = Annotated[
-    list[tuple[int, ...]] | None,
+    list[str] | None,
     typer.Option(
-        "--partition", "-p", metavar="N", parser=parse_partitions, show_default=False,
+        "--partition", "-p", metavar="N", show_default=False,
         help="Only this partition: 3, 0-2 or 0,4,7; repeatable. Default: all.",
     ),
 ]  # fmt: skip
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="NAME", help="Only this topic; repeatable. Default: all.", show_default=False),
+    typer.Option(
+        "--topic", "-t", metavar="NAME", help="Only this topic; repeatable. Default: all.", show_default=False
+    ),
 ]
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
 Format = Annotated[

@@ -13,7 +13,19 @@ import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
-from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, size, span, tell
+from delivery.cli.output import (
+    NOTHING,
+    Column,
+    age,
+    moment,
+    number,
+    show_fields,
+    show_json,
+    show_table,
+    size,
+    span,
+    tell,
+)
 from delivery.metastore.records import QueueRecord
 from delivery.model import Durability, QueueSettings
 
@@ -24,11 +36,14 @@ DurabilityOption = Annotated[
     Durability | None, typer.Option(help="What an acknowledged publish means: fsync, os or memory.", show_default=False)
 ]
 Ttl = Annotated[
-    str | None, typer.Option("--ttl", metavar="TIME", help="Drop older messages: 7d, 12h; none keeps them.", show_default=False)
+    str | None,
+    typer.Option("--ttl", metavar="TIME", help="Drop older messages: 7d, 12h; none keeps them.", show_default=False),
 ]
 Retention = Annotated[
     str | None,
-    typer.Option("--retention", metavar="SIZE", help="Keep so much per partition: 10GiB; none for all.", show_default=False),
+    typer.Option(
+        "--retention", metavar="SIZE", help="Keep so much per partition: 10GiB; none for all.", show_default=False
+    ),
 ]
 BodyLimit = Annotated[
     int | None, typer.Option(parser=options.parse_size, metavar="SIZE", help="The largest body.", show_default=False)
@@ -44,7 +59,9 @@ def add_to(app: typer.Typer) -> None:
 @queue_app.command()
 def create(
     name: options.QueueName,
-    partitions: Annotated[int, typer.Option("--partitions", "-n", metavar="N", help="1 to 32767; cannot be changed later.")] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-n", metavar="N", help="1 to 32767; cannot be changed later.")
+    ] = 1,
     durability: DurabilityOption = None,
     ttl: Ttl = None,
     retention: Retention = None,
@@ -231,7 +248,9 @@ def _row(record: QueueRecord) -> list[str]:
     ]  # fmt: skip
 
 
-def _changes(durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None) -> dict[str, Any]:
+def _changes(
+    durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None
+) -> dict[str, Any]:
     """The settings that were named; `none` takes a limit away."""
     changes: dict[str, Any] = {}
     if durability is not None:

@@ -34,17 +34,21 @@ _RESTART_DELAY_MAX_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
-Port = Annotated[int, typer.Option(parser=options.parse_port, metavar="PORT", help="Where clients connect; 0: any free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Where clients connect; 0: any free.")]
 HttpPort = Annotated[
     int,
-    typer.Option(
-        parser=options.parse_port, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."
-    ),
+    typer.Option(min=0, max=65535, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."),
 ]
-Size = Annotated[int | None, typer.Option(parser=options.parse_size, metavar="SIZE", show_default=False)]
-Span = Annotated[float | None, typer.Option(parser=options.parse_span, metavar="TIME", show_default=False)]
 LogLevel = Annotated[logs.Level, typer.Option(help="What is logged at least.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")]
+
+
+def _size(help: str) -> Any:  # noqa: ANN401 - typer's own type for it
+    return typer.Option(parser=options.parse_size, metavar="SIZE", show_default=False, help=help)
+
+
+def _span(help: str) -> Any:  # noqa: ANN401 - as above
+    return typer.Option(parser=options.parse_span, metavar="TIME", show_default=False, help=help)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -58,7 +62,10 @@ def serve(
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            metavar="HOSTS", envvar="HOOT_ZOOKEEPER", show_default="an embedded one", help="Where ZooKeeper is: HOST:PORT,…"
+            metavar="HOSTS",
+            envvar="HOOT_ZOOKEEPER",
+            show_default="an embedded one",
+            help="Where ZooKeeper is: HOST:PORT,…",
         ),
     ] = None,
     embedded: Annotated[
@@ -71,17 +78,17 @@ def serve(
     no_http: Annotated[bool, typer.Option("--no-http", help="No HTTP at all.")] = False,
     zookeeper_port: Annotated[
         int | None,
-        typer.Option(
-            parser=options.parse_port, metavar="PORT", show_default="2181 if free", help="Of the embedded ZooKeeper."
-        ),
+        typer.Option(min=0, max=65535, metavar="PORT", show_default="2181 if free", help="Of the embedded ZooKeeper."),
     ] = None,
-    session_timeout: Annotated[Span, typer.Option(help="How soon others notice that this host died (6s).")] = None,
-    grace: Annotated[Span, typer.Option(help="How long a stop waits for subscribers' answers (10s).")] = None,
-    segment_size: Annotated[Size, typer.Option(help="Of a log segment; retention drops whole ones (64MiB).")] = None,
-    tail_cache: Annotated[Size, typer.Option(help="Memory for the newest messages (64MiB).")] = None,
+    session_timeout: Annotated[float | None, _span("How soon others notice that this host died (6s).")] = None,
+    grace: Annotated[float | None, _span("How long a stop waits for subscribers' answers (10s).")] = None,
+    segment_size: Annotated[int | None, _size("Of a log segment; retention drops whole ones (64MiB).")] = None,
+    tail_cache: Annotated[int | None, _size("Memory for the newest messages (64MiB).")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False
+        ),
     ] = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
@@ -172,7 +179,7 @@ def zookeeper_command(
     data: options.DataFolder = None,
     port: Annotated[
         int | None,
-        typer.Option(parser=options.parse_port, metavar="PORT", show_default="2181 if free", help="Client port."),
+        typer.Option(min=0, max=65535, metavar="PORT", show_default="2181 if free", help="Client port."),
     ] = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,

@@ -12,10 +12,9 @@ order, or reported:
     Then it goes out again from the oldest on.
 4.  An attempt without an answer, or with one that leaves it open, puts the batch in doubt for good: an answer to a
     later attempt says nothing of the earlier one. What fails in doubt is reported as UnknownOutcome, else it was refused.
-5.  When a batch leaves without being stored there is a gap in the sequences. If it was not in doubt, no batch after it
-    can have been stored: the rest continues under a new producer id, which cannot meet late copies of the old one. If
-    it was in doubt, the rest keeps its sequences, because some of it may be stored; OutOfSequence to the oldest, sent
-    alone, then proves that none of it is.
+5.  A batch that leaves without being stored leaves a gap in the sequences. The rest goes on under a new producer id
+    (which cannot meet late copies of the old one) as soon as it is known that none of it is stored: when none of it is
+    in doubt, or when the oldest is answered with OutOfSequence. Until then it keeps its sequences.
 6.  A batch in doubt whose deadline has passed is reported at once, but goes on being sent for as long as others behind
     it are in doubt: without it the host could not take those.
 
@@ -77,10 +76,6 @@ class Entry:
         """Whether it is to be reported because its deadline has passed."""
         return self.batch.deadline <= now and not self.reported
 
-    def strip(self) -> None:
-        """Back to never sent."""
-        self.sequence, self.data, self.doubt = 0, b"", False
-
 
 class Lane:
     """One partition's batches in order: `_flying` (sent, no answer), then `_waiting` (to be sent, or sent again).
@@ -110,6 +105,11 @@ class Lane:
     def idle(self) -> bool:
         """Whether it holds nothing."""
         return not (self._flying or self._returned or self._waiting)
+
+    @property
+    def backlog(self) -> bool:
+        """Whether a batch that it holds is to be sent."""
+        return bool(self._waiting)
 
     @property
     def flying(self) -> int:
@@ -152,14 +152,15 @@ class Lane:
     def stored(self) -> Batch | None:
         """The oldest in flight is stored; None when another outcome of it was reported already."""
         entry = self._flying.popleft()
-        self._proven = not self._returned
+        self._proven = not self._returned  # after a failure, a later one can only be taken from an unknown producer
         return None if entry.reported else entry.batch
 
     def failed(self, error: HootError) -> None:
         """The oldest in flight was answered with an error."""
         entry = self._flying.popleft()
         entry.error = error
-        entry.doubt |= error.retryable and not isinstance(error, _NOT_STORED)
+        # The bare class is an error of a newer host that this software does not know.
+        entry.doubt |= (error.retryable or type(error) is HootError) and not isinstance(error, _NOT_STORED)
         self._returned.append(entry)
         self._proven = False
 
@@ -204,9 +205,8 @@ class Lane:
         self._returned.clear()
         head = self._waiting[0] if self._waiting else None
         none_stored = head is not None and isinstance(head.error, OutOfSequence)
-        gap = any(not entry.doubt for entry in refused)
-        if gap or none_stored or (refused and not any(entry.doubt for entry in self._waiting)):
-            self._restart_from(self._waiting)
+        if none_stored or (refused and not any(entry.doubt for entry in self._waiting)):
+            self._waiting = self._restarted(self._waiting)
         return _reports(refused)
 
     def _expire(self, now: float) -> list[Settled]:
@@ -215,32 +215,30 @@ class Lane:
             return []
         for entry in self._flying:
             entry.doubt |= entry.late(now)
-        kept: deque[Entry] = deque()
-        gap = False
-        for entry in self._waiting:
-            if not entry.late(now) or entry.doubt:
-                kept.append(entry)
-                if gap:
-                    self._restart_from((entry,))
-            else:
-                gap = gap or entry.sequence > 0
-        self._waiting = kept
-        return _reports(late)
+        reports = _reports(late)
+        waiting = list(self._waiting)
+        gone = next((at for at, entry in enumerate(waiting) if entry.reported and not entry.doubt), len(waiting))
+        self._waiting = deque(waiting[:gone])
+        if any(entry.sequence for entry in waiting[gone:]):
+            self._waiting += self._restarted(waiting[gone:])
+        else:
+            self._waiting += [entry for entry in waiting[gone:] if not entry.reported]
+        return reports
 
     def _bury(self) -> None:
         """Drop what was reported, once nothing in doubt stands behind it (rule 6)."""
         waiting = self._waiting
-        if waiting and any(entry.reported for entry in waiting):
-            if any(entry.doubt and not entry.reported for entry in waiting):
-                return
-            self._waiting = deque(entry for entry in waiting if not entry.reported)
-            self._restart_from(self._waiting)
+        reported = any(entry.reported for entry in waiting)
+        if reported:
+            self._waiting = self._restarted(waiting)
 
-    def _restart_from(self, entries: Iterable[Entry]) -> None:
-        """None of these is stored: they go on under a new producer id (rule 5)."""
-        for entry in entries:
-            entry.strip()
+    def _restarted(self, entries: Iterable[Entry]) -> deque[Entry]:
+        """None of these is stored, or only ones whose outcome was reported: the rest goes on under a new producer id."""
         self._restart = True
+        kept = deque(entry for entry in entries if not entry.reported)
+        for entry in kept:
+            entry.sequence, entry.data, entry.doubt = 0, b"", False
+        return kept
 
 
 def _reports(entries: Iterable[Entry]) -> list[Settled]:

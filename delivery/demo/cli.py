@@ -31,7 +31,7 @@ def demo(
     336,776 flights are published in date order to a queue of four partitions and received by three subscriptions in
     another process. In the middle that process and the region host are killed with -9 and started again. At the end
     the callbacks are held against what was published and, per carrier, against Spark and the file. Exit status 1 when
-    anything differs. Needs the extra: pip install 'hoot[demo]'.
+    anything differs. Needs the extra `demo`.
     """
     from delivery.demo import extras
 
@@ -71,7 +71,7 @@ def _explain(folder: Path) -> None:
     text = f"""
 The demo's folder is kept: {folder}
 To look at it, start the engine on it again (ZooKeeper in one terminal, the region host in another):
-  hoot zookeeper --data {folder}/zookeeper --port 2181
+  hoot zookeeper --port 2181 --data {folder}
   hoot serve --zookeeper 127.0.0.1:2181 --data {folder}/data
 and then, for instance:
   hoot queue info flights

@@ -111,7 +111,7 @@ def evaluate(run: Run, whole: str) -> Report:
         if name != whole and tallies[name] != tally_of(run.flights[index] for index in covered):
             found.append(f"subscription {name}: what its callbacks read differs from the file")
     if wrong := misplaced(run.stored):
-        found.append(f"publisher: {wrong:,} messages are not stored in the order of their put")
+        found.append(f"publisher: not stored in the order of the puts: {wrong:,}")
     compared = carriers(tally_of(run.flights), tallies[whole], run.spark)
     return Report(
         events=len(run.flights), subscriptions=rows, carriers=compared,
@@ -173,11 +173,11 @@ def differences(rows: Iterable[Delivered], compared: Iterable[Carrier]) -> list[
     found = []
     for row in rows:
         for count, what in (
-            (row.missing, "not delivered"), (row.unexpected, "delivered that do not belong to it"),
-            (row.out_of_order, "delivered out of order"), (row.unexplained, "duplicates that no fault explains"),
+            (row.missing, "not delivered"), (row.unexpected, "delivered without belonging to it"),
+            (row.out_of_order, "delivered out of order"), (row.unexplained, "delivered again without a fault"),
         ):  # fmt: skip
             if count:
-                found.append(f"subscription {row.subscription}: {count:,} messages {what}")
+                found.append(f"subscription {row.subscription}: {what}: {count:,}")
     for one in compared:
         if not one.agrees:
             parts = ((name, getattr(one, name)) for name in ("file", "callbacks", "spark"))

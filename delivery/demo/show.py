@@ -29,7 +29,7 @@ class Lane(NamedTuple):
 
     name: str
     total: int
-    count: Callable[[], int]
+    reached: Callable[[], int]
 
 
 class Screen:
@@ -52,7 +52,7 @@ class Screen:
 
                 def refresh() -> None:
                     for task, lane in zip(tasks, lanes, strict=True):
-                        bars.update(task, completed=min(lane.count(), lane.total))
+                        bars.update(task, completed=min(lane.reached(), lane.total))
 
                 with _every(_REFRESH_SECONDS, refresh):
                     yield
@@ -87,7 +87,7 @@ def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
 
 
 def _line(lanes: Sequence[Lane]) -> str:
-    return "   ".join(f"{lane.name} {lane.count():,}/{lane.total:,}" for lane in lanes)
+    return "   ".join(f"{lane.name} {lane.reached():,}/{lane.total:,}" for lane in lanes)
 
 
 def show(report: Report) -> None:
@@ -95,11 +95,12 @@ def show(report: Report) -> None:
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_PLAIN_WIDTH)
     console.print(_subscriptions(report.subscriptions))
     console.print(
-        "Milliseconds from put to callback: over the whole run with both outages, and (calm) over what was delivered"
-        " before the first kill.\nmessages/s is from the first callback to the last, at the publisher's pace and through"
-        " both outages; `hoot bench` measures speed.\n"
+        "Milliseconds from put to callback: over the whole run, both outages included, and (calm) over what was\n"
+        "delivered before the first kill. messages/s is from the first callback to the last, at the publisher's pace\n"
+        "and through both outages; `hoot bench` measures speed.\n"
     )
     console.print(_carriers(report.carriers))
+    console.print()
     if report.differences:
         console.print(f"{len(report.differences)} differences:", style="bold red")
         for difference in report.differences:
@@ -112,7 +113,7 @@ def show(report: Report) -> None:
 
 
 def _table(*titles: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, collapse_padding=True)
     for index, title in enumerate(titles):
         table.add_column(title, justify="right" if index else "left", overflow="fold")
     return table
@@ -120,8 +121,8 @@ def _table(*titles: str) -> Table:
 
 def _subscriptions(rows: Sequence[Delivered]) -> Table:
     table = _table(
-        "subscription", "delivered", "distinct", "duplicates", "missing", "out of order", "messages/s", "p50 ms",
-        "p99 ms", "calm p50", "calm p99",
+        "subscription", "delivered", "distinct", "duplicates", "missing", "out of\norder", "messages\n/s", "p50\nms",
+        "p99\nms", "calm\np50 ms", "calm\np99 ms",
     )  # fmt: skip
     for row in rows:
         counts = (row.delivered, row.distinct, row.duplicates, row.missing, row.out_of_order)
@@ -133,7 +134,14 @@ def _subscriptions(rows: Sequence[Delivered]) -> Table:
 
 def _carriers(rows: Sequence[Carrier]) -> Table:
     table = _table(
-        "carrier", "flights: file", "callbacks", "Spark", "mean delay, min: file", "callbacks", "Spark", "agree"
+        "carrier",
+        "flights\nfile",
+        "\ncallbacks",
+        "\nSpark",
+        "mean delay, min\nfile",
+        "\ncallbacks",
+        "\nSpark",
+        "\nagree",
     )
     for row in rows:
         sources = (row.file, row.callbacks, row.spark)

@@ -7,7 +7,7 @@ still has the owner who writes. What was last read or written is remembered, so 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, MetadataUnavailable, UnknownSubscription
@@ -119,10 +119,9 @@ class Checkpoints(Access):
             try:
                 pending = self._save_some(self._forward(pending))
             except MetadataUnavailable as error:
-                pending = [entry for entry in pending if entry.error is None]
-                self._forget(pending)
+                # If it was saved after all, the version remembered is wrong, which the next save finds out.
                 for entry in pending:
-                    entry.error = error
+                    entry.error = entry.error or error
                 return
 
     def _forward(self, pending: list[_Entry]) -> list[_Entry]:
@@ -155,7 +154,8 @@ class Checkpoints(Access):
                     entry.error = _fenced(entry)
         else:
             self._blame(batch[refused.index - len(checks)], refused)
-            self._forget(batch)  # what was known wrongly of one may be of others: look at all again, at once
+            for entry in batch:  # what was known wrongly of one may be of others: look at all again, at once
+                del self._known[entry.path]
         return [entry for entry in pending if entry.error is None]
 
     def _write_op(self, entry: _Entry) -> Op:
@@ -170,10 +170,6 @@ class Checkpoints(Access):
             entry.error = refused.error
         elif entry.tries >= ATTEMPTS:
             entry.error = MetadataUnavailable(f"{entry.path} is being changed by others at this moment")
-
-    def _forget(self, entries: Iterable[_Entry]) -> None:
-        for entry in entries:
-            self._known.pop(entry.path, None)
 
 
 def _fenced(entry: _Entry) -> Fenced:

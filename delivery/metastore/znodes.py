@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from delivery.errors import BadVersion
-from delivery.metastore.ops import ANY_VERSION, Create, Delete, NoNode, NotEmpty, Op, Refused, Set
+from delivery.metastore.ops import ANY_VERSION, Create, Delete, NoNode, Op, Refused, Set
 
 Aspect = Literal["value", "children"]
 
 _DELETES_AT_ONCE: Final = 500
 _DELETE_ROUNDS: Final = 20
-
-log = logging.getLogger(__name__)
 
 
 class ZNodes(ABC):
@@ -78,10 +75,10 @@ class ZNodes(ABC):
             paths = self._tree(path)[: -1 if below else None]
             if not paths:
                 return
-            for at in range(0, len(paths), _DELETES_AT_ONCE):
-                part = paths[at : at + _DELETES_AT_ONCE]
+            parts = (paths[at : at + _DELETES_AT_ONCE] for at in range(0, len(paths), _DELETES_AT_ONCE))
+            for part in parts:
                 if self.multi([Delete(one) for one in part]) is not None:
-                    self._delete_each(part)
+                    break  # something came or went meanwhile: look again
         raise BadVersion(f"{path} cannot be deleted: something is added to it again and again")
 
     def multi(self, ops: Sequence[Op]) -> Refused | None:
@@ -111,10 +108,3 @@ class ZNodes(ABC):
             paths += [one for one, _ in found]
             level = [f"{one}/{name}" for one, names in found for name in names]
         return paths[::-1]
-
-    def _delete_each(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            try:
-                self.delete(path)
-            except NotEmpty:
-                log.debug("%s was added to while it was deleted", path)

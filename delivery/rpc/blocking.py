@@ -13,10 +13,11 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from delivery.errors import Closed, DeadlineExceeded, HootError, HostUnreachable, ProtocolError
+from delivery.errors import DeadlineExceeded, HootError, HostUnreachable
 from delivery.rpc.frames import FrameBuffer, joined, portion, rest
 from delivery.rpc.protocol import FRAME_BYTES_MAX, decode_reply, encode_call
 
@@ -50,7 +51,7 @@ class BlockingConnection:
         self._broken = ""
         self._socket = _connect(address, port, connect_deadline)
 
-    def __enter__(self) -> BlockingConnection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,8 +65,8 @@ class BlockingConnection:
     def call(self, method: str, *args: Any, deadline: float | None = None) -> Any:
         """Call and wait for the result, at most `deadline` seconds. Not while pipelined calls are under way.
 
-        Raises the HootError that came back; DeadlineExceeded and HostUnreachable, after which the outcome is unknown
-        and the connection broken; InvalidRequest and Closed, after which nothing was sent.
+        Raises the HootError that came back; DeadlineExceeded, HostUnreachable and ProtocolError, after which the
+        outcome is unknown and the connection broken; InvalidRequest, after which nothing was sent.
         """
         seconds = self._call_deadline if deadline is None else deadline
         end = monotonic() + seconds
@@ -89,8 +90,7 @@ class BlockingConnection:
                 left = joined(*frame)
                 self._sent.append((seqid, method))
                 while left:
-                    taken = left
-                    left = rest(left, self._wait(lambda: self._socket.sendmsg(portion(taken)), select.POLLOUT, end))
+                    left = rest(left, self._wait(partial(self._socket.sendmsg, portion(left)), select.POLLOUT, end))
         return seqid
 
     def receive(self, deadline: float | None = None) -> tuple[int, Any]:
@@ -118,7 +118,7 @@ class BlockingConnection:
 
     def _fill(self, end: float) -> None:
         space = self._buffer.space()
-        count = self._wait(lambda: self._socket.recv_into(space), select.POLLIN, end)
+        count = self._wait(partial(self._socket.recv_into, space), select.POLLIN, end)
         if count == 0:
             raise HostUnreachable(f"{self.address}:{self.port} closed the connection")
         self._buffer.received(count)

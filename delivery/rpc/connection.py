@@ -105,7 +105,7 @@ class Connection:
             raise replies[0]
         return replies[0]
 
-    async def push(
+    async def push(  # noqa: PLR0917 (the fields of the IDL's Push, in their order)
         self,
         queue: str,
         subscription: str,
@@ -130,8 +130,8 @@ class Connection:
         those of earlier calls. Sending waits while the peer takes nothing.
 
         Raises SubscriberUnreachable when the connection is broken before, InvalidRequest for arguments that cannot be
-        coded; then `on_reply` is not called. If it breaks later, `on_reply` is told. Cancelled: the call was sent whole or not at all; when that cannot be had in a
-        short time, because the peer takes nothing, the connection breaks.
+        coded; then `on_reply` is not called. If it breaks later, `on_reply` is told. Cancelled: the call was sent whole
+        or not at all; when that cannot be had in a short time, because the peer takes nothing, the connection breaks.
         """
         async with self._sending:
             if self._broken:

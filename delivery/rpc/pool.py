@@ -12,12 +12,15 @@ from delivery.errors import Closed, Throttled
 from delivery.rpc.blocking import CALL_SECONDS, CONNECT_SECONDS, BlockingConnection
 
 Address = tuple[str, int]
+Idle = tuple[BlockingConnection, float]
+"""A connection and since when nobody uses it."""
 
 
 class Pool:
     """At most `connections_max` connections per address; idle ones are used again. Thread-safe.
 
-    A connection that broke, or that its host closed while it was idle, is dropped, never handed out. Close it when done.
+    A connection that broke, or that its host closed while it was idle, is dropped, never handed out. Close the pool
+    when done.
     """
 
     def __init__(
@@ -31,7 +34,7 @@ class Pool:
         self._connections_max, self._idle_seconds = connections_max, idle_seconds
         self._connect_deadline, self._call_deadline = connect_deadline, call_deadline
         self._changed = threading.Condition()
-        self._idle: dict[Address, list[tuple[BlockingConnection, float]]] = {}
+        self._idle: dict[Address, list[Idle]] = {}
         self._lent: dict[Address, int] = {}
         self._closed = False
 
@@ -48,10 +51,10 @@ class Pool:
         call may take, Closed.
         """
         key = (address, port)
-        lent = self._borrow(key)
+        candidates = self._borrow(key)
         connection = None
         try:
-            connection = lent or BlockingConnection(
+            connection = self._first_usable(key, candidates) or BlockingConnection(
                 address, port, connect_deadline=self._connect_deadline, call_deadline=self._call_deadline
             )
             yield connection
@@ -68,8 +71,8 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def _borrow(self, key: Address) -> BlockingConnection | None:
-        """A right to one connection of the address; with an idle one, or None to make a new one."""
+    def _borrow(self, key: Address) -> list[Idle]:
+        """Wait for the right to one connection of the address; gives the idle ones, to choose from."""
         with self._changed:
             free = self._changed.wait_for(
                 lambda: self._closed or self._lent.get(key, 0) < self._connections_max, self._call_deadline
@@ -79,12 +82,9 @@ class Pool:
             if not free:
                 raise Throttled(f"all {self._connections_max} connections to {key[0]}:{key[1]} are in use")
             self._lent[key] = self._lent.get(key, 0) + 1
-            candidates = self._idle.pop(key, [])
-        return self._first_usable(key, candidates)
+            return self._idle.pop(key, [])
 
-    def _first_usable(
-        self, key: Address, candidates: list[tuple[BlockingConnection, float]]
-    ) -> BlockingConnection | None:
+    def _first_usable(self, key: Address, candidates: list[Idle]) -> BlockingConnection | None:
         """The one that was used last, if it is still good; the others return, the bad and the old ones are closed."""
         oldest = monotonic() - self._idle_seconds
         good = []

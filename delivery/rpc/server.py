@@ -125,7 +125,7 @@ class ThriftServer:
 
 
 def _ready(frame: Frame) -> Reply:
-    async def reply() -> Frame:  # noqa: RUF029 (it stands where others wait)
+    async def reply() -> Frame:
         return frame
 
     return reply

@@ -186,8 +186,10 @@ def test_an_unknown_queue_brings_near_names(hoot: Hoot) -> None:
 def test_bad_names_are_refused_as_bad_use_and_nothing_is_changed(hoot: Hoot, name: str) -> None:
     before = hoot.json("queue", "list")
     for command in (["queue", "create"], ["queue", "info"], ["scan"], ["subscription", "list"]):
-        told = hoot.refused(*command, "--", name, status=2) if name.startswith("-") else hoot.refused(
-            *command, name, status=2
+        told = (
+            hoot.refused(*command, "--", name, status=2)
+            if name.startswith("-")
+            else hoot.refused(*command, name, status=2)
         )
         assert len(told["message"]) < 400
     hoot("publish", name, "x", status=2)
@@ -197,7 +199,14 @@ def test_bad_names_are_refused_as_bad_use_and_nothing_is_changed(hoot: Hoot, nam
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-n", "0"], ["-n", "32768"], ["--ttl", "0"], ["--retention", "5"], ["--body-limit", "1GiB"], ["--durability", "no"]],
+    [
+        ["-n", "0"],
+        ["-n", "32768"],
+        ["--ttl", "0"],
+        ["--retention", "5"],
+        ["--body-limit", "1GiB"],
+        ["--durability", "no"],
+    ],
     ids=" ".join,
 )
 def test_settings_outside_their_limits_are_bad_use(hoot: Hoot, arguments: list[str]) -> None:
@@ -309,7 +318,9 @@ def test_what_cannot_be_published_is_told_with_how_much_was_stored(hoot: Hoot, q
     [["--partition", "3"], ["--topic", ".."], ["--topic", "a\nb"], ["--header", "none"], ["--header", "=x"]],
     ids=repr,
 )
-def test_a_publish_with_a_wrong_value_is_bad_use_and_stores_nothing(hoot: Hoot, queue: str, arguments: list[str]) -> None:
+def test_a_publish_with_a_wrong_value_is_bad_use_and_stores_nothing(
+    hoot: Hoot, queue: str, arguments: list[str]
+) -> None:
     hoot.refused("publish", queue, "x", *arguments, status=2)
     assert scanned(hoot, queue) == []
 

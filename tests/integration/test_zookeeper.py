@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from delivery.errors import BadVersion, HootError, InvalidRequest
 from delivery.metastore.ops import Check, Create, Delete, NodeExists, NoNode, NotEmpty, Op, Refused, Set
 from delivery.metastore.zookeeper import ZooKeeperClient
-from tests.integration.metastore import Hints, refused
+from tests.integration.metastore import Hints, Interposed, refused
 
 pytestmark = pytest.mark.integration
 
@@ -140,3 +142,30 @@ def test_a_tree_is_deleted_whole_or_below_its_root_and_deleting_nothing_is_fine(
     zk.delete_tree("/t")
     zk.delete_tree("/t")
     assert not zk.exists("/t")
+
+
+def test_a_tree_that_others_add_to_and_take_from_meanwhile_is_deleted_all_the_same(zk: ZooKeeperClient) -> None:
+    for path in ("/t", "/t/a", "/t/b", "/t/b/c"):
+        zk.create(path)
+    between = Interposed(zk)
+
+    def meanwhile() -> None:
+        zk.create("/t/a/late")
+        zk.delete("/t/b/c")
+
+    between.before = meanwhile
+    between.delete_tree("/t")
+    assert not zk.exists("/t")
+
+
+def test_a_tree_that_grows_without_end_is_given_up(zk: ZooKeeperClient) -> None:
+    zk.create("/t")
+    between, numbers = Interposed(zk), itertools.count()
+
+    def again() -> None:
+        zk.create(f"/t/{next(numbers)}")
+        between.before = again
+
+    between.before = again
+    with pytest.raises(BadVersion, match="again and again"):
+        between.delete_tree("/t")

@@ -36,7 +36,16 @@ def test_sizes_are_shown_in_the_largest_unit(count: int | None, text: str) -> No
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.25, "250 ms"), (2.5, "2.5 s"), (59, "59s"), (250, "4m 10s"), (3600, "1h"), (273_600, "3d 4h"), (None, "-")],
+    [
+        (0, "0 s"),
+        (0.25, "250 ms"),
+        (2.5, "2.5 s"),
+        (59, "59s"),
+        (250, "4m 10s"),
+        (3600, "1h"),
+        (273_600, "3d 4h"),
+        (None, "-"),
+    ],
 )
 def test_spans_are_shown_in_their_two_largest_units(seconds: float | None, text: str) -> None:
     assert span(seconds) == text
@@ -137,7 +146,9 @@ def test_a_template_takes_fields_headers_braces_and_escapes() -> None:
     assert json.loads(render("{headers}")(message())) == {"trace": "t1", "raw": {"base64": "/w=="}}
 
 
-@pytest.mark.parametrize("form", ["", "txt", "{nothing}", "{id", "id}", "{id.x}", "{0}", "{header}", "{header.}", "{}", "{id!r}"])
+@pytest.mark.parametrize(
+    "form", ["", "txt", "{nothing}", "{id", "id}", "{id.x}", "{0}", "{header}", "{header.}", "{}", "{id!r}"]
+)
 def test_a_format_that_makes_no_sense_is_bad_use(form: str) -> None:
     with pytest.raises(typer.BadParameter):
         render(form)

@@ -25,9 +25,7 @@ def test_arguments_are_bodies_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize("messages", [[], ["-"]])
-def test_without_arguments_lines_come_from_standard_input(
-    messages: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_arguments_lines_come_from_standard_input(messages: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     standard_input(monkeypatch, b"one\r\n\ntwo\rthree\n\xff")
     assert list(source(messages, None, whole=False).bodies()) == [b"one", b"", b"two\rthree", b"\xff"]
     assert source(messages, None, whole=False).is_stream

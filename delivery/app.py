@@ -1,0 +1,249 @@
+"""The region host put together: what it is made of, in which order that starts, and in which order it stops.
+
+Start: settings, data folder, ZooKeeper and its layout, the ports, the registration, the servers, the workers. Stop: no
+new calls, no new scans; what is out is answered or its grace is over; checkpoints; the session, whose end removes the
+registration; the store. Whatever fails on the way in undoes what was done before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from delivery.api.http import make_app, serve_http
+from delivery.api.plain import PlainCalls
+from delivery.api.reading import Reading
+from delivery.api.scanners import ScannerTable
+from delivery.api.thrift import ThriftApi
+from delivery.cluster.membership import Membership
+from delivery.cluster.ownership import Ownership
+from delivery.cluster.queues import QueueTable
+from delivery.cluster.retention import Retention
+from delivery.config import HostConfig, software_version
+from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.delivery import Tools
+from delivery.dispatch.supervisor import Supervisor
+from delivery.dispatch.watch import SubscriptionWatch
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import Checkpoint, HostRecord
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.metrics import Lag, Metrics
+from delivery.publish.publisher import Publisher
+from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
+from delivery.storage.base import Chunk, MessageStore
+from delivery.storage.log import SegmentedLog
+from delivery.storage.tail import TailCache
+
+log = logging.getLogger(__name__)
+
+_LAST_REPLIES_SECONDS: Final = 1.0
+"""After everything was stored or refused, for the replies to get out."""
+
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+async def serve(
+    config: HostConfig,
+    *,
+    stop: trio.Event | None = None,
+    task_status: trio.TaskStatus[HostRecord] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a region host until `stop` is set; `started` gives its record, with the ports that were taken.
+
+    Cancelled, it stops at once, without grace; checkpoints are saved in either case. Raises before `started`:
+    ConfigError, DataFolderError, LayoutMismatch, PortInUse and MetadataUnavailable, the last perhaps in the
+    ExceptionGroup of a nursery.
+    """
+    config.check()
+    async with _store(config) as store, _session(config) as (zookeeper, catalog):
+        thrift = await open_listeners(config.address, config.port)
+        http = [] if config.http_port is None else await _second(thrift, config.address, config.http_port)
+        try:
+            record = _record(config, _port(thrift), _port(http) if http else None)
+            host = Host(config, record, store, zookeeper, catalog, thrift)
+            await host.run(http, trio.Event() if stop is None else stop, task_status)
+        finally:
+            await _close([*thrift, *http])
+
+
+@asynccontextmanager
+async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
+    store = await trio.to_thread.run_sync(lambda: SegmentedLog(config.data, segment_bytes=config.segment_bytes))
+    try:
+        yield store
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(store.close)
+
+
+@asynccontextmanager
+async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
+    zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
+    catalog = Catalog(zookeeper)
+    try:
+        await trio.to_thread.run_sync(zookeeper.start)
+        await trio.to_thread.run_sync(catalog.ensure_layout)
+        yield zookeeper, catalog
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(zookeeper.stop)
+
+
+async def _second(first: list[trio.SocketListener], address: str, port: int) -> list[trio.SocketListener]:
+    try:
+        return await open_listeners(address, port)
+    except BaseException:
+        await _close(first)
+        raise
+
+
+async def _close(listeners: list[trio.SocketListener]) -> None:
+    """Close what nobody has taken over; closing twice is fine."""
+    with trio.CancelScope(shield=True):
+        for listener in listeners:
+            await listener.aclose()
+
+
+def _port(listeners: list[trio.SocketListener]) -> int:
+    port: int = listeners[0].socket.getsockname()[1]
+    return port
+
+
+def _record(config: HostConfig, port: int, http_port: int | None) -> HostRecord:
+    """What others learn of this host; the session is filled in when it registers."""
+    address = socket.getfqdn() if config.address in _ANY_ADDRESS else config.address
+    return HostRecord(
+        host=secrets.token_hex(8), address=address, port=port, http_port=http_port, session=0,
+        version=software_version(), started_ms=time.time_ns() // 1_000_000,
+    )  # fmt: skip
+
+
+class Host:
+    """All parts of a region host. `run` owns their tasks."""
+
+    def __init__(
+        self, config: HostConfig, record: HostRecord, store: MessageStore, zookeeper: ZooKeeperClient, catalog: Catalog,
+        listeners: list[trio.SocketListener],
+    ) -> None:  # fmt: skip
+        self._config, self._record, self._zookeeper = config, record, zookeeper
+        self.metrics = Metrics()
+        tail = TailCache(config.tail_cache_bytes)
+        self._membership = Membership(zookeeper, catalog, record, config.reconcile_seconds)
+        self._queues = QueueTable(zookeeper, catalog)
+        self.ownership = Ownership(catalog, store, tail, self._membership, self._queues, config.reopen_seconds)
+        self._membership.on_lost(self.ownership.lose_all)
+        self._queues.on_change(self.ownership.queue_changed)
+        self._publisher = Publisher(
+            self.ownership, store, tail, self.metrics, commit_bytes=config.commit_bytes,
+            pending_bytes_max=config.publish_bytes_max,
+        )  # fmt: skip
+        self._retention = Retention(self.ownership, store, config.retention_interval_seconds, self.metrics.trimmed)
+        self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
+        plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
+        api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog)
+        self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
+        self._supervisor = self._make_supervisor(zookeeper, catalog)
+        self._stopping = False
+        self._watch(tail)
+
+    def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
+        keeper = CheckpointKeeper(catalog, self._config, self.ownership.doubt)
+
+        def checkpoint(key: CheckpointKey) -> Checkpoint | None:
+            return catalog.checkpoints(key.queue, key.subscription).get(key.partition)
+
+        tools = Tools(self.ownership, keeper, checkpoint, self.metrics, self._config)
+        return Supervisor(SubscriptionWatch(zookeeper, catalog), keeper, tools, self._config)
+
+    def _watch(self, tail: TailCache) -> None:
+        counters = self._server.counters
+        gauges: list[tuple[str, str, Callable[[], float]]] = [
+            ("connections", "Thrift connections open now", lambda: counters.connections),
+            ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
+            ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
+            ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
+            ("open_scanners", "Scanners of plain clients", lambda: len(self._scanners)),
+            ("workers", "Partitions of subscriptions being served", self._workers),
+        ]
+        for name, text, value in gauges:
+            self.metrics.watch(name, text, value)
+        self.metrics.watch_lag(self._lags)
+
+    async def run(
+        self, http: list[trio.SocketListener], stop: trio.Event, task_status: trio.TaskStatus[HostRecord]
+    ) -> None:
+        """Start everything, report started, serve until `stop`, and stop in order."""
+        async with trio.open_nursery() as base:
+            for part in (self._queues, self.ownership, self._publisher, self._membership, self._retention):
+                await base.start(part.run)
+            async with trio.open_nursery() as serving:
+                if http:
+                    await serving.start(serve_http, make_app(self.metrics, self.not_ready), http)
+                await serving.start(self._supervisor.run)
+                served = trio.Event()
+                await serving.start(self._serve, served)
+                task_status.started(self._record)
+                await stop.wait()
+                await self._drain(served)
+                serving.cancel_scope.cancel()
+            base.cancel_scope.cancel()
+
+    async def _serve(self, served: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._server.run)
+            task_status.started()
+        served.set()
+
+    async def _drain(self, served: trio.Event) -> None:
+        """Take nothing new; give what is under way its grace."""
+        log.info(
+            "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
+        )
+        self._stopping = True
+        self._server.stop_accepting()
+        with trio.move_on_after(self._config.grace_seconds + _LAST_REPLIES_SECONDS):
+            async with trio.open_nursery() as draining:
+                draining.start_soon(self._publisher.drain)
+                draining.start_soon(self._supervisor.drain, self._config.grace_seconds)
+        with trio.move_on_after(_LAST_REPLIES_SECONDS):
+            await served.wait()
+
+    def not_ready(self) -> list[str]:
+        """Why this host cannot do its work now, a line each."""
+        reasons = ["the host is stopping"] if self._stopping else []
+        if self._zookeeper.state != "steady":
+            reasons.append(f"the ZooKeeper session is {self._zookeeper.state}")
+        elif not self._membership.serving:
+            reasons.append("the host is not registered in ZooKeeper")
+        return reasons + self.ownership.troubles
+
+    async def _read(self, queue: str, partition: int, after: int, bytes_max: int) -> Chunk | None:
+        owned = await self.ownership.acquire(queue, partition)
+        return await owned.read(after, bytes_max)
+
+    def _workers(self) -> float:
+        return sum(len(delivery.workers) for delivery in self._supervisor.deliveries)
+
+    def _lags(self) -> Iterator[Lag]:
+        marks = {(owned.key.queue, owned.key.partition): owned.watermark for owned in self.ownership}
+        for delivery in self._supervisor.deliveries:
+            for worker in delivery.workers.values():
+                stream = worker.stream
+                watermark = marks.get((stream.queue, stream.partition), 0)
+                behind = max(0, (watermark >> 15) - (worker.position >> 15)) / 1000 if worker.position else 0.0
+                yield Lag(stream.queue, stream.subscription, behind, worker.unacknowledged)
+
+
+def _limits(config: HostConfig) -> ServerLimits:
+    return ServerLimits(
+        frame_bytes_max=config.frame_bytes_max, connections_max=config.connections_max,
+        pipeline_max=config.calls_in_flight_max, frame_seconds=config.frame_seconds,
+        idle_seconds=config.idle_seconds, write_seconds=config.frame_seconds,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What `hoot scan` does."""

@@ -1,0 +1,24 @@
+"""What applications import to receive messages by callbacks. The package `delivery` has the client that publishes.
+
+    from subscriber import Message, Subscriber
+
+    subscriber = Subscriber("audit", zookeeper="127.0.0.1:2181")
+    subscriber.subscribe("flights")
+
+    @subscriber.listener
+    def on_flight(message: Message) -> None:
+        print(message.id, message.topic, message.body)
+
+    subscriber.run()
+"""
+
+from __future__ import annotations
+
+from delivery.ids import MessageId
+from delivery.model import Message
+from subscriber.aio import AsyncSubscriber
+from subscriber.request import Start
+from subscriber.subscriber import Subscriber
+from subscriber.subscription import Event, State, Subscription
+
+__all__ = ["AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]

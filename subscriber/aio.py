@@ -1,0 +1,121 @@
+"""The Subscriber for trio programs: the same names, in the program's own loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.metastore.zookeeper import ZooKeeperClient
+from subscriber.declaration import Declaration, Partitions
+from subscriber.registration import SubscriberZooKeeper
+from subscriber.request import Start
+from subscriber.runtime import Runtime
+from subscriber.subscription import Subscription
+
+
+class AsyncSubscriber(Declaration):
+    """As Subscriber, in a trio program.
+
+        async with AsyncSubscriber("audit", zookeeper="127.0.0.1:2181") as subscriber: ...
+        await nursery.start(subscriber.run)
+
+    Async listeners run as coroutines in this loop, one at a time; sync ones on one thread of the subscriber's. `run`
+    owns everything; `start` and `async with` run it in a nursery.
+    """
+
+    _ended: trio.Event | None = None
+    _within: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
+
+    async def subscribe(
+        self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
+        start: Start | Mapping[int, Start] = "latest", *,
+        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+    ) -> Subscription:  # fmt: skip
+        """As Subscriber.subscribe."""
+        subscription = self._declare(
+            queue, partitions, topics, start, {"message": listener, "batch": batch_listener}
+        )
+        self.subscriptions[queue] = subscription
+        if self._runtime is not None:
+            try:
+                await self._runtime.add([subscription])
+            except BaseException:
+                del self.subscriptions[queue]
+                raise
+        return subscription
+
+    async def unsubscribe(self, queue: str) -> None:
+        """As Subscriber.unsubscribe."""
+        declared = self.subscriptions.get(queue)
+        try:
+            if self._runtime is not None:
+                await self._runtime.remove(queue)
+            else:
+                await trio.to_thread.run_sync(self._delete, queue)
+        except UnknownSubscription:
+            if declared is None or declared.state != "new":
+                raise
+        self.subscriptions.pop(queue, None)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start, report that by `task_status`, and serve until `stop`. Raises what Subscriber.start and run raise.
+
+        Cancelled: async listeners are cancelled; a sync one under way is waited for, up to `grace_seconds`; what was
+        not acknowledged is delivered again to whoever attaches next.
+        """
+        if self._runtime is not None:
+            raise InvalidRequest(f"subscriber {self.name!r} is running already")
+        if not self.subscriptions:
+            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._runtime, self._ended = Runtime(self.settings, self._emit), trio.Event()
+        try:
+            await self._runtime.run(list(self.subscriptions.values()), task_status=task_status)
+        finally:
+            self._runtime = None
+            self._ended.set()
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Have `run` run in `nursery`; returns when all is registered."""
+        await nursery.start(self.run)
+
+    async def stop(self) -> None:
+        """As Subscriber.stop; returns when `run` has ended, in a listener at once."""
+        runtime, ended = self._runtime, self._ended
+        if runtime is None or ended is None:
+            return
+        runtime.stop()
+        if trio.lowlevel.current_task() is not runtime.dispatcher.task:
+            await ended.wait()
+
+    async def __aenter__(self) -> Self:
+        self._within = trio.open_nursery(strict_exception_groups=False)
+        nursery = await self._within.__aenter__()
+        try:
+            await self.start(nursery)
+        except BaseException as error:
+            await self._leave(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if error is None:
+            await self.stop()
+        return await self._leave(kind, error, trace)
+
+    async def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        within, self._within = self._within, None
+        assert within is not None
+        return await within.__aexit__(kind, error, trace)
+
+    def _delete(self, queue: str) -> None:
+        with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
+            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)

@@ -1,0 +1,117 @@
+"""What the blocking and the trio face have in common: settings, subscriptions, listeners, events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from delivery.errors import InvalidRequest
+from subscriber.listeners import Registered, check_listener
+from subscriber.request import Start, check_request
+from subscriber.runtime import Runtime
+from subscriber.service import Counters
+from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
+from subscriber.subscription import Event, F, Subscription
+
+log = logging.getLogger(__name__)
+
+Partitions = int | Iterable[int] | Mapping[int, Start] | None
+
+
+class Declaration:
+    """What an application declares, before and while its subscriber runs. Base of both faces; thread-safe."""
+
+    def __init__(
+        self,
+        name: str,
+        zookeeper: str = ZOOKEEPER_DEFAULT,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        force: bool = False,
+        advertise: str | None = None,
+        grace_seconds: float = 10.0,
+        session_timeout_seconds: float = 6.0,
+    ) -> None:
+        """`name` is the durable name: whoever starts under it again goes on where it ended. See Settings for the rest.
+
+        Neither connects nor listens. Raises InvalidRequest for a bad name, ConfigError naming all other problems.
+        """
+        self.settings = Settings(
+            name=name, zookeeper=zookeeper, host=host, port=port, force=force, advertise=advertise,
+            grace_seconds=grace_seconds, session_timeout_seconds=session_timeout_seconds,
+        ).check()  # fmt: skip
+        self.subscriptions: dict[str, Subscription] = {}
+        """By queue."""
+        self._everywhere: tuple[Registered, ...] = ()
+        self._event_callbacks: tuple[Callable[[Event], object], ...] = ()
+        self._runtime: Runtime | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {', '.join(self.subscriptions) or 'no subscriptions'}>"
+
+    @property
+    def name(self) -> str:
+        """The durable name."""
+        return self.settings.name
+
+    @property
+    def port(self) -> int:
+        """Listened on while running; before that, the port that was asked for."""
+        return self._runtime.port if self._runtime else self.settings.port
+
+    @property
+    def counters(self) -> Counters:
+        """Pushes since the last start, by outcome."""
+        return self._runtime.counters if self._runtime else Counters()
+
+    def listener(self, call: F) -> F:
+        """Call `call(message)` for the messages of all subscriptions, now and later; as Subscription.listener."""
+        registered = check_listener(call, "message")
+        for subscription in self.subscriptions.values():
+            subscription.listener(call)
+        self._everywhere = (*self._everywhere, registered)
+        return call
+
+    def batch_listener(self, call: F) -> F:
+        """Call `call(messages)` for the pushes of all subscriptions, now and later; as Subscription.batch_listener."""
+        registered = check_listener(call, "batch")
+        for subscription in self.subscriptions.values():
+            subscription.batch_listener(call)
+        self._everywhere = (*self._everywhere, registered)
+        return call
+
+    def on_event(self, call: F) -> F:
+        """Call `call(event)` when a subscription changes its state or a push fails, on the dispatch thread.
+
+        For sync functions alone; what one raises is logged. Raises InvalidRequest as `listener` does.
+        """
+        registered = check_listener(call, "message")
+        if registered.is_async:
+            raise InvalidRequest("a callback for events must be a sync function")
+        self._event_callbacks = (*self._event_callbacks, registered.call)
+        return call
+
+    def stop_soon(self) -> None:
+        """Have the subscriber stop, without waiting; from any thread, also from listeners. Fine when it is not running."""
+        if self._runtime is not None:
+            self._runtime.stop_soon()
+
+    def _declare(
+        self, queue: str, partitions: Partitions, topics: str | Iterable[str] | None, start: Start | Mapping[int, Start],
+        listeners: Mapping[Any, Callable[..., object] | None],
+    ) -> Subscription:  # fmt: skip
+        """The checked subscription, not yet among `subscriptions`."""
+        request = check_request(queue, partitions, topics, start)
+        if queue in self.subscriptions:
+            raise InvalidRequest(f"this subscriber is subscribed to queue {queue!r} already")
+        given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
+        return Subscription(self.name, request, (*self._everywhere, *given))
+
+    def _emit(self, event: Event) -> None:
+        for call in self._event_callbacks:
+            try:
+                call(event)
+            except Exception:
+                log.exception("a callback for events failed")

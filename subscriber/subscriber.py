@@ -1,0 +1,176 @@
+"""The Subscriber of seed 004 (section 3.5.2), for ordinary programs: it works in threads of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.metastore.zookeeper import ZooKeeperClient
+from subscriber.declaration import Declaration, Partitions
+from subscriber.registration import SubscriberZooKeeper
+from subscriber.request import Start
+from subscriber.runtime import Runtime
+from subscriber.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+_STOP_SECONDS = 30.0
+"""Beyond the grace: what saying goodbye to ZooKeeper may take."""
+
+
+class Subscriber(Declaration):
+    """Receives the messages of one or more queues under a durable name, by callbacks.
+
+        subscriber = Subscriber("audit", zookeeper="127.0.0.1:2181")
+        subscription = subscriber.subscribe("flights", topics=["JFK"], start="earliest")
+
+        @subscription.listener
+        def on_flight(message): ...
+
+        subscriber.run()
+
+    Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
+    run in its own trio loop. Delivery is at least once: a message whose listener raised, and what was not acknowledged
+    before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may be called from any
+    thread.
+    """
+
+    _thread: threading.Thread | None = None
+    _token: trio.lowlevel.TrioToken | None = None
+    _error: BaseException | None = None
+
+    def subscribe(
+        self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
+        start: Start | Mapping[int, Start] = "latest", *,
+        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+    ) -> Subscription:  # fmt: skip
+        """Subscribe to a queue: to all partitions or those given (a dict gives each its start), all topics or those given.
+
+        `start` says where a *new* subscription begins (see subscriber.request): "latest", "earliest", a message id or a
+        time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and topics
+        given now. It is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
+        """
+        subscription = self._declare(
+            queue, partitions, topics, start, {"message": listener, "batch": batch_listener}
+        )
+        self.subscriptions[queue] = subscription
+        runtime = self._runtime
+        if runtime is not None:
+            try:
+                self._in_loop(lambda: runtime.add([subscription]))
+            except BaseException:
+                del self.subscriptions[queue]
+                raise
+        return subscription
+
+    def unsubscribe(self, queue: str) -> None:
+        """Delete the subscription to a queue with its checkpoints; its listeners are called no more.
+
+        Raises UnknownSubscription or UnknownQueue when there is none, SubscriptionBusy when another subscriber is
+        attached to it (unless forced), MetadataUnavailable.
+        """
+        declared = self.subscriptions.get(queue)
+        runtime = self._runtime
+        try:
+            if runtime is not None:
+                self._in_loop(lambda: runtime.remove(queue))
+            else:
+                with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
+                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+        except UnknownSubscription:
+            if declared is None or declared.state != "new":
+                raise
+        self.subscriptions.pop(queue, None)
+
+    def start(self) -> None:
+        """Listen, register all subscriptions, and return: from then on callbacks are called.
+
+        Raises, with nothing written: PortInUse, MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
+        UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
+        second start), SubscriptionBusy (another subscriber of this name is alive), NoHost ("latest" needs one).
+        """
+        if self._runtime is not None:
+            raise InvalidRequest(f"subscriber {self.name!r} is running already")
+        if not self.subscriptions:
+            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._error = None
+        started: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._runtime = Runtime(self.settings, self._emit)
+        self._thread = threading.Thread(
+            target=self._work, args=(self._runtime, started), name=f"subscriber-{self.name}", daemon=True
+        )
+        self._thread.start()
+        error = started.get()
+        if error is not None:
+            self._thread.join()
+            raise error
+
+    def stop(self) -> None:
+        """Take no more pushes, wait for the callback under way (up to `grace_seconds`), acknowledge it, deregister.
+
+        The durable state stays. Stopping twice is fine. In a callback it asks for the stop and returns at once.
+        """
+        runtime, thread = self._runtime, self._thread
+        if runtime is None or thread is None:
+            return
+        runtime.stop_soon()
+        if threading.current_thread() is not thread and not runtime.dispatcher.is_here:
+            thread.join(self.settings.grace_seconds + _STOP_SECONDS)
+
+    def run(self) -> None:
+        """`start`, unless it was started, and wait until it is stopped or Ctrl-C is pressed; then `stop`.
+
+        Raises what `start` raises; SubscriptionBusy, UnknownSubscription or UnknownQueue when the last subscription was
+        taken over or deleted; and what comes out of a listener without being an Exception, as SystemExit does.
+        """
+        if self._runtime is None:
+            self.start()
+        thread = self._thread
+        try:
+            while thread is not None and thread.is_alive():
+                thread.join()
+        except KeyboardInterrupt:
+            log.info("subscriber %s: interrupted, stopping", self.name)
+        finally:
+            self.stop()
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _work(self, runtime: Runtime, started: SimpleQueue[BaseException | None]) -> None:
+        async def main() -> None:
+            self._token = trio.lowlevel.current_trio_token()
+            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+                await nursery.start(runtime.run, list(self.subscriptions.values()))
+                started.put(None)
+
+        try:
+            trio.run(main)
+        except BaseException as error:  # noqa: BLE001 - raised by `start` or `run`, in the program's own thread
+            self._error = error
+        finally:
+            self._runtime = None
+            started.put(self._error)
+
+    def _in_loop(self, call: Callable[[], Awaitable[None]]) -> None:
+        assert self._token is not None
+        try:
+            trio.from_thread.run(call, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            raise Closed(f"subscriber {self.name!r} has stopped") from None

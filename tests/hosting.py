@@ -1,0 +1,172 @@
+"""A partition's publish side without ZooKeeper: a scripted cluster, a store that can be made to fail, and batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from delivery.batch import Row, encode
+from delivery.cluster.ownership import Ownership
+from delivery.errors import BadVersion, HootError, MetadataUnavailable, UnknownQueue
+from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
+from delivery.metrics import Metrics
+from delivery.model import QueueSettings
+from delivery.publish.publisher import Publisher
+from delivery.storage.base import Append, PartitionKey, PartitionState
+from delivery.storage.memory import MemoryDisk, MemoryStore
+from delivery.storage.tail import TailCache
+
+ME, OTHER = "this-host", "other-host"
+
+
+def batch(*bodies: bytes, partition: int = 0, producer: int = 0, sequence: int = 0, topic: str = "") -> bytes:
+    """A batch as a publisher sends it."""
+    rows: list[Row] = [(body, None, topic, b"") for body in bodies]
+    return encode(rows, partition, producer, sequence)
+
+
+def queue_record(name: str = "orders", generation: str = "g1", **settings: object) -> QueueRecord:
+    return QueueRecord(name, generation, 0, QueueSettings(**settings))  # type: ignore[arg-type]
+
+
+class ScriptedCluster:
+    """ZooKeeper's side of ownership: the queues, the owners, the live hosts and this host's session."""
+
+    def __init__(self, *queues: QueueRecord) -> None:
+        self.records = {record.name: record for record in queues or (queue_record(),)}
+        self.owners: dict[tuple[str, int], tuple[PartitionRecord, int]] = {}
+        self.live = {OTHER: HostRecord(OTHER, "10.0.0.2", 7000, None, 22, "1", 0)}
+        self.claims = 0
+        self.current_session = 11
+        self.gate: threading.Event | None = None
+        """While there is one that is not set, claims wait for it in their thread."""
+
+    async def get(self, name: str) -> QueueRecord:
+        if name not in self.records:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return self.records[name]
+
+
+class ScriptedMember:
+    """This host, as long as its session is there."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        self._cluster = cluster
+        self.host = ME
+
+    @property
+    def session(self) -> int:
+        if not self._cluster.current_session:
+            raise MetadataUnavailable("no session")
+        return self._cluster.current_session
+
+
+class ScriptedDirectory:
+    """The owners' records."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        self._cluster = cluster
+
+    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+        return self._cluster.owners.get((queue, partition), (None, -1))
+
+    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> PartitionRecord:
+        if self._cluster.gate is not None:
+            assert self._cluster.gate.wait(10)
+        self._cluster.claims += 1
+        record, version = self.partition(queue, partition)
+        if version != expected_version:
+            raise BadVersion("somebody was faster")
+        claimed = PartitionRecord((record.epoch if record else 0) + 1, host, session)
+        self._cluster.owners[queue, partition] = (claimed, version + 1)
+        return claimed
+
+    def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
+        self._cluster.owners[queue, partition] = (PartitionRecord(epoch, "", 0), version + 1)
+
+    def host(self, host: str) -> HostRecord | None:
+        return self._cluster.live.get(host)
+
+
+class FaultyStore(MemoryStore):
+    """A MemoryStore that fails, or waits, when it is told to; it remembers how it was called."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        super().__init__(disk)
+        self.groups: list[int] = []
+        self.fail: HootError | None = None
+        self.fail_open: HootError | None = None
+        self.gate: threading.Event | None = None
+        self.released: list[str] = []
+        self.deleted: list[str] = []
+
+    def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
+        if self.fail_open is not None:
+            raise self.fail_open
+        return super().open(key, epoch, settings)
+
+    def append(self, group: Sequence[Append]) -> list[HootError | None]:
+        if self.gate is not None:
+            assert self.gate.wait(10)
+        self.groups.append(len(group))
+        if self.fail is not None:
+            return [self.fail] * len(group)
+        return super().append(group)
+
+    def release(self, key: PartitionKey) -> None:
+        self.released.append(str(key))
+        super().release(key)
+
+    def delete(self, queue: str, generation: str) -> None:
+        self.deleted.append(f"{queue}~{generation}")
+        super().delete(queue, generation)
+
+
+class Scene:
+    """A publisher and what it stands on, running inside `play`."""
+
+    def __init__(self, cluster: ScriptedCluster | None = None, store: FaultyStore | None = None) -> None:
+        self.cluster = cluster or ScriptedCluster()
+        self.store = store or FaultyStore()
+        self.tail = TailCache(1 << 20)
+        self.metrics = Metrics()
+        self.now_ms = 1_700_000_000_000
+        self.ownership = Ownership(
+            ScriptedDirectory(self.cluster), self.store, self.tail, ScriptedMember(self.cluster), self.cluster, 1.0
+        )
+        self.publisher = Publisher(
+            self.ownership, self.store, self.tail, self.metrics, commit_bytes=1 << 20, pending_bytes_max=1 << 20,
+            now_ms=lambda: self.now_ms,
+        )  # fmt: skip
+
+    async def publish(self, *bodies: bytes, partition: int = 0, producer: int = 0, sequence: int = 0) -> object:
+        """The outcome of one batch, an error as a value."""
+        made = batch(*bodies, partition=partition, producer=producer, sequence=sequence)
+        try:
+            return await self.publisher.begin("orders", partition, made).wait()
+        except HootError as error:
+            return error
+
+
+def play(story: Callable[[Scene], Awaitable[None]], scene: Scene | None = None, seconds: float = 20.0) -> None:
+    """Run a story with its publisher and ownership running; it must end within `seconds`."""
+
+    async def run() -> None:
+        stage = scene or Scene()
+        with trio.fail_after(seconds):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(stage.ownership.run)
+                await nursery.start(stage.publisher.run)
+                await story(stage)
+                nursery.cancel_scope.cancel()
+
+    trio.run(run)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait until the condition holds."""
+    with trio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110 (of whatever makes it true, nothing tells)
+            await trio.sleep(0.005)

@@ -1,0 +1,77 @@
+"""`hoot demo` as a user types it: short, through both kills, with Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.embedded import ROOT, eventually, running
+
+EVENTS = 6_000
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@contextmanager
+def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, with its temporary folders under `folder`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "delivery.cli", "demo", "--events", str(EVENTS), *options],
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes that the process started, and theirs."""
+    found: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, path.read_text().split()):
+            found |= {child, *descendants(child)}
+    return found
+
+
+@pytest.mark.spark
+def test_the_demo_survives_its_kills_and_agrees_with_file_and_spark(tmp_path: Path) -> None:
+    with demo(tmp_path, "--json") as process:
+        output, told = process.communicate(timeout=200)
+    assert process.returncode == 0, told
+    report = json.loads(output)
+    assert report["events"] == EVENTS
+    assert report["differences"] == []
+    rows = {row["subscription"]: row for row in report["subscriptions"]}
+    assert list(rows) == ["all", "jfk", "p01"]
+    assert rows["all"]["distinct"] == EVENTS > rows["jfk"]["distinct"] > 0
+    assert all(row["distinct"] == row["expected"] and row["calm_p50_ms"] > 0 for row in rows.values())
+    assert sum(one["spark"]["flights"] for one in report["carriers"]) == EVENTS
+    assert "kill -9 the subscriber's process" in told
+    assert "kill -9 the region host" in told
+    assert list(tmp_path.iterdir()) == [], "the demo's folder is removed"
+
+
+def test_an_interrupted_demo_ends_its_processes_and_removes_its_folder(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "publishing" in line:
+                break
+        started = descendants(process.pid)
+        assert len(started) >= 3, "ZooKeeper, region host and subscriber"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    eventually(lambda: not any(running(pid) for pid in started), "every process has ended")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+"""A producer's batches are stored once and in order, however often and in whatever order they are sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from delivery.errors import InvalidRequest, OutOfSequence
+from delivery.publish.producers import Producers
+from delivery.storage.base import StoredBatch
+from delivery.storage.producers import BATCHES_PER_PRODUCER, PRODUCERS_MAX
+
+
+def stored(sequence: int, producer: int = 1) -> StoredBatch:
+    return StoredBatch(producer, sequence, base_id=1000 + sequence, count=1)
+
+
+def store(producers: Producers[str], sequence: int, producer: int = 1) -> None:
+    assert producers.find(producer, sequence) is None
+    producers.take(producer, sequence, f"publish {sequence}")
+    producers.stored(stored(sequence, producer))
+
+
+def test_a_new_producer_may_begin_anywhere_and_goes_on_by_one() -> None:
+    producers: Producers[str] = Producers(())
+    store(producers, 41)
+    store(producers, 42)
+    with pytest.raises(OutOfSequence):
+        producers.find(1, 44)
+
+
+def test_a_repeated_batch_is_answered_with_the_one_that_is_stored() -> None:
+    producers: Producers[str] = Producers(())
+    store(producers, 0)
+    assert producers.find(1, 0) == stored(0)
+
+
+def test_a_repeated_batch_that_is_under_way_leads_to_that_one() -> None:
+    producers: Producers[str] = Producers(())
+    producers.take(1, 0, "the first")
+    assert producers.find(1, 0) == "the first"
+    assert producers.find(1, 1) is None
+
+
+def test_what_the_store_remembered_is_known_after_a_restart() -> None:
+    producers: Producers[str] = Producers([stored(7), stored(8), stored(3, producer=2)])
+    assert producers.find(1, 7) == stored(7)
+    assert producers.find(1, 9) is None
+    assert producers.find(2, 4) is None
+    with pytest.raises(OutOfSequence):
+        producers.find(2, 5)
+
+
+def test_a_batch_from_too_long_ago_is_an_error_that_is_not_tried_again() -> None:
+    producers: Producers[str] = Producers(())
+    for sequence in range(BATCHES_PER_PRODUCER + 1):
+        store(producers, sequence)
+    assert producers.find(1, 1) == stored(1)
+    with pytest.raises(InvalidRequest) as caught:
+        producers.find(1, 0)
+    assert not caught.value.retryable
+
+
+def test_the_producer_that_was_silent_for_longest_is_forgotten_first() -> None:
+    producers: Producers[str] = Producers(())
+    for producer in range(1, PRODUCERS_MAX + 1):
+        store(producers, 0, producer)
+    store(producers, 1, producer=1)
+    store(producers, 0, producer=PRODUCERS_MAX + 1)
+    assert producers.find(1, 1) == stored(1)
+    assert producers.find(2, 0) is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 6)), max_size=60))
+def test_whatever_is_sent_each_producer_s_batches_are_taken_once_and_in_order(sent: list[tuple[int, int]]) -> None:
+    producers: Producers[str] = Producers(())
+    taken: dict[int, list[int]] = {}
+    for producer, sequence in sent:
+        try:
+            found = producers.find(producer, sequence)
+        except (OutOfSequence, InvalidRequest):
+            continue
+        if found is None:
+            producers.take(producer, sequence, "under way")
+            producers.stored(stored(sequence, producer))
+            taken.setdefault(producer, []).append(sequence)
+    for sequences in taken.values():
+        assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))

@@ -1,0 +1,386 @@
+"""The Thrift coding: the same bytes as thriftpy2 in both directions, and nothing but ProtocolError from hostile ones."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TMessageType, TType
+from thriftpy2.transport.buffered import TCyBufferedTransport
+from thriftpy2.transport.memory import TCyMemoryBuffer
+
+from delivery.errors import Fenced, HootError, InvalidRequest, MessageTooLarge, NotOwner, ProtocolError
+from delivery.rpc.decoder import DEPTH_MAX, VALUES_MAX
+from delivery.rpc.encoder import APART_BYTES
+from delivery.rpc.frames import SMALL_BYTES, FrameBuffer, joined, rest
+from delivery.rpc.idl import load_idl, methods
+from delivery.rpc.protocol import (
+    Call,
+    Frame,
+    decode_call,
+    decode_reply,
+    encode_call,
+    encode_error,
+    encode_refusal,
+    encode_result,
+)
+
+SERVICES = ("RegionHost", "Listener", "PlainListener")
+METHODS = [(service, name) for service in SERVICES for name in methods(service)]
+NUMBERS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+BLOBS = st.one_of(st.binary(max_size=40), st.integers(APART_BYTES - 1, APART_BYTES + 1).map(bytes))
+
+
+def values(kind: int, spec: Any = None) -> st.SearchStrategy[Any]:
+    """Values of a type of the IDL."""
+    if kind in NUMBERS:
+        half = 1 << NUMBERS[kind] - 1
+        return st.integers(-half, half - 1)
+    if kind == TType.BOOL:
+        return st.booleans()
+    if kind in (TType.STRING, TType.BINARY):
+        return TEXTS if kind == TType.STRING else BLOBS
+    if kind == TType.STRUCT:
+        return structs(spec)
+    pairs = [part if isinstance(part, tuple) else (part,) for part in (spec if kind == TType.MAP else [spec])]
+    if kind == TType.MAP:
+        return st.dictionaries(values(*pairs[0]), values(*pairs[1]), max_size=3)
+    return st.lists(values(*pairs[0]), max_size=3)
+
+
+def structs(made: Any, absent: bool = True) -> st.SearchStrategy[Any]:
+    """Instances of a struct class, fields left out now and then."""
+    fields = {}
+    for kind, name, *rest_of_spec in made.thrift_spec.values():
+        given_value = values(kind, rest_of_spec[0] if len(rest_of_spec) == 2 else None)
+        fields[name] = st.none() | given_value if absent else given_value
+    return st.builds(made, **fields)
+
+
+def args_of(args: Any) -> list[Any]:
+    return [getattr(args, field[1]) for field in args.thrift_spec.values()]
+
+
+def content(frame: Frame) -> bytes:
+    """The frame without its length, which must be right."""
+    parts, total = frame
+    whole = b"".join(parts)
+    assert len(whole) == total
+    assert struct.unpack(">i", whole[:4])[0] == total - 4
+    return whole[4:]
+
+
+def by_thriftpy2(kind: int, name: str, seqid: int, value: Any) -> bytes:
+    out = TCyMemoryBuffer(b"", 1 << 20)
+    protocol = TCyBinaryProtocol(out)
+    protocol.write_message_begin(name, kind, seqid)
+    protocol.write_struct(value)
+    written: bytes = out.getvalue()
+    return written
+
+
+class Reader:
+    """A frame as a thriftpy2 transport with a real end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read(self, size: int) -> bytes:
+        data, self.data = self.data[:size], self.data[size:]
+        return data
+
+
+def read_by_thriftpy2(data: bytes, made: Any) -> Any:
+    protocol = TCyBinaryProtocol(TCyBufferedTransport(Reader(data), max(1024, len(data))), strict_decode=True)
+    protocol.read_message_begin()
+    return protocol.read_struct(made())
+
+
+@pytest.mark.parametrize(("service", "name"), METHODS)
+@given(st.data())
+def test_calls_are_the_bytes_that_thriftpy2_writes_and_reads(service: str, name: str, data: st.DataObject) -> None:
+    args = data.draw(structs(methods(service)[name].args))
+    seqid = data.draw(st.integers(0, 2**31 - 1))
+    expected = by_thriftpy2(TMessageType.CALL, name, seqid, args)
+    assert content(encode_call(service, name, seqid, args_of(args))) == expected
+    assert decode_call(service, memoryview(expected)) == Call(service, name, seqid, args)
+    assert read_by_thriftpy2(expected, methods(service)[name].args) == args
+
+
+@pytest.mark.parametrize(("service", "name"), METHODS)
+@given(st.data())
+def test_replies_are_the_bytes_that_thriftpy2_writes(service: str, name: str, data: st.DataObject) -> None:
+    made = methods(service)[name].result
+    declared = made.thrift_spec.get(0)
+    result = None
+    if declared is not None:
+        result = data.draw(values(declared[0], declared[2] if len(declared) == 4 else None))
+    call = Call(service, name, data.draw(st.integers(0, 2**31 - 1)), object())
+    outcome = made(success=result) if declared is not None else made()
+    expected = by_thriftpy2(TMessageType.REPLY, name, call.seqid, outcome)
+    assert content(encode_result(call, result)) == expected
+    assert decode_reply(service, name, call.seqid, memoryview(expected)) == result
+
+
+CALL = Call("RegionHost", "publish", 7, object())
+PLAIN = load_idl("delivery").Message
+
+
+def a_call() -> bytes:
+    """A valid call with every kind of value in it."""
+    message = PLAIN(id=1, partition=2, topic="JFK", key=b"k", headers={"a": b"b"}, body=b"body")
+    return content(encode_call("RegionHost", "putMessages", 3, ("flights", [message, message])))
+
+
+def test_an_error_comes_back_with_its_code_and_address() -> None:
+    reply = encode_error(CALL, NotOwner("elsewhere", address="10.0.0.1:99"))
+    error = decode_reply("RegionHost", "publish", 7, memoryview(content(reply)))
+    assert isinstance(error, NotOwner)
+    assert (error.message, error.address) == ("elsewhere", "10.0.0.1:99")
+
+
+def test_an_error_without_an_address_has_none() -> None:
+    error = decode_reply("RegionHost", "publish", 7, memoryview(content(encode_error(CALL, Fenced("newer")))))
+    assert (type(error), error.address) == (Fenced, None)
+
+
+def test_an_error_of_a_method_that_declares_none_is_a_general_exception() -> None:
+    call = Call("Listener", "push", 1, object())
+    frame = content(encode_error(call, Fenced("newer epoch")))
+    error = decode_reply("Listener", "push", 1, memoryview(frame))
+    assert isinstance(error, ProtocolError)
+    assert "fenced: newer epoch" in error.message
+
+
+def test_an_unknown_method_is_refused_by_name() -> None:
+    frame = by_thriftpy2(TMessageType.CALL, "dropEverything", 4, methods("Listener")["hello"].args(queue="q"))
+    call = decode_call("RegionHost", memoryview(frame))
+    assert call.args is None
+    refusal = content(encode_refusal(call))
+    assert refusal == by_thriftpy2(
+        TMessageType.EXCEPTION,
+        "dropEverything",
+        4,
+        TApplicationException(TApplicationException.UNKNOWN_METHOD, "there is no such method"),
+    )
+
+
+@pytest.mark.parametrize("wrong", [("publish", 8), ("read", 7)], ids=["another number", "another method"])
+def test_a_reply_to_another_call_is_refused(wrong: tuple[str, int]) -> None:
+    frame = content(encode_error(CALL, HootError("x")))
+    with pytest.raises(ProtocolError, match="not the reply"):
+        decode_reply("RegionHost", *wrong, memoryview(frame))
+
+
+def test_a_reply_without_a_result_is_refused() -> None:
+    frame = by_thriftpy2(TMessageType.REPLY, "publish", 7, methods("RegionHost")["publish"].result())
+    with pytest.raises(ProtocolError, match="without a result"):
+        decode_reply("RegionHost", "publish", 7, memoryview(frame))
+
+
+@pytest.mark.parametrize("partition", [2**31, -(2**31) - 1, "one", 1.5])
+def test_what_a_field_cannot_hold_is_an_invalid_request(partition: object) -> None:
+    with pytest.raises(InvalidRequest, match="partition"):
+        encode_call("RegionHost", "publish", 1, ("q", partition, b""))
+
+
+def test_text_that_is_no_unicode_is_an_invalid_request() -> None:
+    with pytest.raises(InvalidRequest, match="queue"):
+        encode_call("RegionHost", "publish", 1, ("\ud800", 1, b""))
+
+
+def test_a_call_over_the_frame_limit_is_too_large() -> None:
+    with pytest.raises(MessageTooLarge):
+        encode_call("RegionHost", "publish", 1, ("q", 1, bytes(5000)), 5000)
+
+
+def test_every_proper_prefix_of_a_call_is_refused() -> None:
+    frame = a_call()
+    for length in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            decode_call("RegionHost", memoryview(frame[:length]))
+
+
+def test_bytes_after_a_call_are_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_call("RegionHost", memoryview(a_call() + b"\0"))
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_call("RegionHost", memoryview(data))
+
+
+@given(st.lists(st.tuples(st.integers(0, len(a_call()) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_mutated_call_is_refused_or_is_a_call(changes: list[tuple[int, int]]) -> None:
+    frame = bytearray(a_call())
+    for at, byte in changes:
+        frame[at] = byte
+    try:
+        call = decode_call("RegionHost", memoryview(frame))
+    except ProtocolError:
+        return
+    assert isinstance(call, Call)
+
+
+@given(st.sampled_from(METHODS), st.binary(max_size=300))
+def test_arbitrary_arguments_are_refused_or_are_a_call(method: tuple[str, str], data: bytes) -> None:
+    service, name = method
+    head = by_thriftpy2(TMessageType.CALL, name, 1, methods(service)[name].args())[:-1]
+    try:
+        call = decode_call(service, memoryview(head + data))
+    except ProtocolError:
+        return
+    assert isinstance(call.args, methods(service)[name].args)
+
+
+def put_messages(arguments: bytes) -> memoryview:
+    """A call of putMessages with these bytes as arguments."""
+    head = by_thriftpy2(TMessageType.CALL, "putMessages", 1, methods("RegionHost")["putMessages"].args())[:-1]
+    return memoryview(head + arguments)
+
+
+def listed(field: int, element: int, count: int, rest_of_list: bytes = b"") -> bytes:
+    return struct.pack(">bhbi", TType.LIST, field, element, count) + rest_of_list
+
+
+MEGABYTES = 16 * 1000 * 1000
+HOSTILE = {
+    "a negative length": struct.pack(">bhi", TType.STRING, 1, -1),
+    "a length of two gigabytes": struct.pack(">bhi", TType.STRING, 1, 2**31 - 1) + b"queue",
+    "a list of two billion": listed(2, TType.STRUCT, 2**31 - 1),
+    "a list of a negative count": listed(2, TType.STRUCT, -1),
+    "a list of numbers where structs must be": listed(2, TType.I32, 1, bytes(4)) + b"\0",
+    "16 MB of empty structs": listed(2, TType.STRUCT, MEGABYTES, bytes(MEGABYTES)) + b"\0",
+    "empty structs just below the count of values": listed(2, TType.STRUCT, VALUES_MAX, bytes(VALUES_MAX)) + b"\0",
+    "16 MB of unknown empty structs": listed(9, TType.STRUCT, MEGABYTES, bytes(MEGABYTES)) + b"\0",
+    "16 MB of unknown fields": struct.pack(">bhb", TType.BOOL, 9, 1) * (MEGABYTES // 4) + b"\0",
+    "one field 4 million times": struct.pack(">bhi", TType.STRING, 1, 0) * (MEGABYTES // 7) + b"\0",
+    "lists of lists": struct.pack(">bh", TType.LIST, 9) + struct.pack(">bi", TType.LIST, 1) * 1_000_000,
+    "structs in structs": struct.pack(">bh", TType.STRUCT, 9) * 1_000_000,
+    "maps of maps": struct.pack(">bh", TType.MAP, 9) + struct.pack(">bbi", TType.BYTE, TType.MAP, 1) * 100_000,
+    "an unknown type": struct.pack(">bh", 77, 9) + bytes(100),
+    "an unknown type in a list": listed(9, 99, 1, bytes(100)) + b"\0",
+    "text that is not UTF-8": struct.pack(">bhi", TType.STRING, 1, 2) + b"\xff\xfe\0",
+}
+
+
+@pytest.mark.parametrize("arguments", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_arguments_are_refused_with_little_memory(arguments: bytes) -> None:
+    frame = put_messages(arguments)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decode_call("RegionHost", frame)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * MEGABYTES
+
+
+def test_nesting_up_to_the_limit_is_skipped() -> None:
+    """Three levels are taken by the arguments, the field and the empty list in the middle."""
+    lists = DEPTH_MAX - 2
+    nested = struct.pack(">bh", TType.LIST, 9) + struct.pack(">bi", TType.LIST, 1) * (lists - 1)
+    call = decode_call("RegionHost", put_messages(nested + struct.pack(">bi", TType.BYTE, 0) + b"\0"))
+    assert call.args == methods("RegionHost")["putMessages"].args()
+    deeper = struct.pack(">bh", TType.LIST, 9) + struct.pack(">bi", TType.LIST, 1) * (lists + 1)
+    with pytest.raises(ProtocolError, match="nests deeper"):
+        decode_call("RegionHost", put_messages(deeper + struct.pack(">bi", TType.BYTE, 0) + b"\0"))
+
+
+def test_ten_thousand_plain_messages_are_no_bomb() -> None:
+    message = PLAIN(id=1, partition=2, topic="JFK", key=b"k", headers={"a": b"b", "c": b"d"}, body=bytes(100))
+    frame = content(encode_call("RegionHost", "putMessages", 3, ("flights", [message] * 10_000)))
+    assert decode_call("RegionHost", memoryview(frame)).args.messages == [message] * 10_000
+
+
+def test_what_is_decoded_does_not_refer_to_the_frame() -> None:
+    frame = bytearray(a_call())
+    call = decode_call("RegionHost", memoryview(frame))
+    before = repr(call.args)
+    frame[:] = bytes(len(frame))
+    assert repr(call.args) == before
+
+
+# -- frames ---------------------------------------------------------------------------------------------------------
+
+
+def framed(*contents: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(each)) + each for each in contents)
+
+
+def feed(buffer: FrameBuffer, data: bytes, sizes: list[int]) -> list[bytes]:
+    """Put `data` into a buffer in pieces of `sizes` (again and again), and take every frame out as soon as it is there."""
+    found, at, turn = [], 0, 0
+    while True:
+        while (frame := buffer.next_frame()) is not None:
+            found.append(bytes(frame))
+        if at == len(data):
+            return found
+        space = buffer.space()
+        assert len(space) > 0
+        size = min(len(space), sizes[turn % len(sizes)], len(data) - at)
+        space[:size] = data[at : at + size]
+        buffer.received(size)
+        at, turn = at + size, turn + 1
+
+
+def test_frames_come_out_one_byte_at_a_time() -> None:
+    contents = [b"a", bytes(300), b"bc" * 1000]
+    assert feed(FrameBuffer(5000), framed(*contents), [1]) == contents
+
+
+LENGTHS = st.one_of(st.integers(1, 100), st.integers(SMALL_BYTES - 10, SMALL_BYTES + 10), st.integers(1, 300_000))
+
+
+@given(st.lists(LENGTHS, min_size=1, max_size=8), st.lists(st.integers(1, 200_000), min_size=1, max_size=5))
+def test_frames_come_out_however_they_arrive(lengths: list[int], sizes: list[int]) -> None:
+    contents = [bytes([n]) * length for n, length in enumerate(lengths, 1)]
+    buffer = FrameBuffer(300_000)
+    assert feed(buffer, framed(*contents), [size + sum(lengths) // 200 for size in sizes]) == contents
+    assert not buffer.partial
+
+
+@pytest.mark.parametrize("length", [0, -1, 5001, 2**31 - 1, -(2**31), struct.unpack(">i", b"GET ")[0]])
+def test_a_frame_of_a_wrong_length_is_refused(length: int) -> None:
+    with pytest.raises(ProtocolError, match=str(length)):
+        feed(FrameBuffer(5000), struct.pack(">i", length), [4])
+
+
+def test_a_declared_length_alone_takes_no_memory() -> None:
+    buffer = FrameBuffer(1 << 24)
+    assert feed(buffer, struct.pack(">i", 1 << 24) + bytes(100_000), [70_000]) == []
+    assert buffer.capacity <= 4 * SMALL_BYTES
+
+
+def test_memory_is_kept_for_batches_and_given_back_when_quiet() -> None:
+    buffer = FrameBuffer(1 << 24)
+    feed(buffer, framed(bytes(256 * 1024)), [1 << 20])
+    assert buffer.capacity > 256 * 1024
+    assert buffer.release()
+    assert buffer.capacity == SMALL_BYTES
+    assert not buffer.release()
+    assert feed(buffer, framed(b"next"), [3]) == [b"next"]
+
+
+def test_memory_of_a_huge_frame_is_given_back_at_once() -> None:
+    buffer = FrameBuffer(1 << 24)
+    feed(buffer, framed(bytes(10 << 20)), [1 << 22])
+    buffer.space()
+    assert buffer.capacity == SMALL_BYTES
+
+
+@given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=5), st.data())
+def test_the_rest_of_a_frame_is_what_was_not_sent(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    sent = data.draw(st.integers(0, len(whole)))
+    assert b"".join(rest(list(parts), sent)) == whole[sent:]
+    assert b"".join(joined(parts, len(whole))) == whole
