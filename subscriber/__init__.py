@@ -10,6 +10,8 @@
         print(message.id, message.topic, message.body)
 
     subscriber.run()
+
+In a trio program AsyncSubscriber has the same names. Errors are those of `delivery.errors`.
 """
 
 from __future__ import annotations

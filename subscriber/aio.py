@@ -14,7 +14,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration, Partitions
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.request import Start
-from subscriber.runtime import Runtime
+from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 
 
@@ -37,9 +37,7 @@ class AsyncSubscriber(Declaration):
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        subscription = self._declare(
-            queue, partitions, topics, start, {"message": listener, "batch": batch_listener}
-        )
+        subscription = self._declare(queue, partitions, topics, start, {"message": listener, "batch": batch_listener})
         self.subscriptions[queue] = subscription
         if self._runtime is not None:
             try:
@@ -93,7 +91,7 @@ class AsyncSubscriber(Declaration):
             await ended.wait()
 
     async def __aenter__(self) -> Self:
-        self._within = trio.open_nursery(strict_exception_groups=False)
+        self._within = trio.open_nursery()
         nursery = await self._within.__aenter__()
         try:
             await self.start(nursery)
@@ -114,7 +112,10 @@ class AsyncSubscriber(Declaration):
     ) -> bool | None:
         within, self._within = self._within, None
         assert within is not None
-        return await within.__aexit__(kind, error, trace)
+        try:
+            return await within.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            raise only_error(group) from None
 
     def _delete(self, queue: str) -> None:
         with ZooKeeperClient(self.settings.zookeeper) as zookeeper:

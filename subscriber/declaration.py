@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from delivery.errors import InvalidRequest
-from subscriber.listeners import Registered, check_listener
+from subscriber.listeners import Form, Registered, check_listener
 from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
@@ -94,13 +93,13 @@ class Declaration:
         return call
 
     def stop_soon(self) -> None:
-        """Have the subscriber stop, without waiting; from any thread, also from listeners. Fine when it is not running."""
+        """Have the subscriber stop, without waiting; from any thread, also in a listener. Fine when not running."""
         if self._runtime is not None:
             self._runtime.stop_soon()
 
     def _declare(
-        self, queue: str, partitions: Partitions, topics: str | Iterable[str] | None, start: Start | Mapping[int, Start],
-        listeners: Mapping[Any, Callable[..., object] | None],
+        self, queue: str, partitions: Partitions, topics: str | Iterable[str] | None,
+        start: Start | Mapping[int, Start], listeners: Mapping[Form, Callable[..., object] | None],
     ) -> Subscription:  # fmt: skip
         """The checked subscription, not yet among `subscriptions`."""
         request = check_request(queue, partitions, topics, start)

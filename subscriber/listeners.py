@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Literal
 
 import msgspec
@@ -51,10 +52,10 @@ class Registered(msgspec.Struct, frozen=True):
 
 def check_listener(call: object, form: Form) -> Registered:
     """Raises InvalidRequest unless `call` is a function, sync or async, that takes one positional argument."""
-    name = getattr(call, "__qualname__", None) or repr(call)[:60]
+    name = str(getattr(call, "__qualname__", None) or repr(call)[:60])
     if not callable(call):
         raise InvalidRequest(f"a listener must be a function of one argument, not {name}")
-    body = call if inspect.isroutine(call) or isinstance(call, type | partial) else type(call).__call__
+    body = _body(call)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise InvalidRequest(f"listener {name} is a generator: calling it would do nothing, so it cannot use yield")
     try:
@@ -65,6 +66,12 @@ def check_listener(call: object, form: Form) -> Registered:
     except ValueError:
         pass  # a builtin that does not tell its signature
     return Registered(call, form, inspect.iscoroutinefunction(body))
+
+
+def _body(call: object) -> object:
+    """What runs when it is called: itself, or the method of an object that can be called."""
+    direct = isinstance(call, type | partial | FunctionType | MethodType | BuiltinFunctionType)
+    return call if direct else inspect.getattr_static(type(call), "__call__", call)
 
 
 class Calls:
@@ -87,7 +94,10 @@ class Calls:
         """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
 
     def run(self, messages: Iterable[Message]) -> None:
-        """Call the listeners with messages (a list when `whole`). Raises ListenerFailed with the ids that all of them handled, and Abandoned."""
+        """Call the listeners with messages, a list when `whole`.
+
+        Raises ListenerFailed with the ids that all of them handled, and Abandoned.
+        """
         if not self.whole:
             self._passes[0](messages)
             return

@@ -1,7 +1,7 @@
 """The SubscriberZooKeeper of seed 004 (section 3.5.2): writing, keeping and deleting subscription information.
 
 Durable: the SubscriptionRecord (queue, partitions with their starts, topics). Ephemeral: the ListenerRecord (address,
-port, token), which says that this subscriber is attached now. Everything is checked before the first of them is written.
+port, token), which says that this subscriber is attached now. All is checked before any is written.
 """
 
 from __future__ import annotations
@@ -85,8 +85,10 @@ class SubscriberZooKeeper:
         self._zookeeper.watch_value(records.listener_path(queue, self._name), hint)
 
     def delete(self, queue: str, own: ListenerRecord | None = None) -> None:
-        """Delete the durable state. Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when another subscriber
-        than `own` is attached, unless forced."""
+        """Delete the durable state.
+
+        Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when another than `own` is attached, unless forced.
+        """
         self._zookeeper.unwatch(records.listener_path(queue, self._name))
         if self._catalog.subscription(queue, self._name) is not None:
             self._replaceable(queue, own)
@@ -106,4 +108,3 @@ class SubscriberZooKeeper:
             " which is alive: stop it, choose another name, or force",
             address=f"{found.address}:{found.port}",
         )
-

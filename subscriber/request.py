@@ -4,7 +4,7 @@ Where to begin, per partition:
 
     "latest"     behind the last message that is stored when the subscription is registered (the default)
     "earliest"   at the oldest message still stored
-    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this id or a later one
+    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
     a datetime   at the first message that a host took at this time or later; it must have a time zone
 
 A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
@@ -79,7 +79,7 @@ def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
         raise InvalidRequest(f"partitions are numbers, not {str(partitions)[:40]!r}") from None
     if not numbers:
         raise InvalidRequest("name at least one partition, or None for all")
-    if wrong := [one for one in numbers if not isinstance(one, int) or isinstance(one, bool)]:
+    if wrong := [one for one in numbers if not _is_number(one)]:
         raise InvalidRequest(f"a partition is a number, not {str(wrong[0])[:40]!r}")
     return tuple(sorted(set(numbers)))
 
@@ -94,9 +94,13 @@ def check_start(start: Start) -> int:
         return max(first_id_at(_up_to_ms(start)) - 1, EARLIEST)
     if isinstance(start, str):
         start = MessageId.parse(start)
-    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start <= ID_MAX:
+    if not _is_number(start) or not 0 <= start <= ID_MAX:
         raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
     return max(start - 1, EARLIEST)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _up_to_ms(time: datetime) -> int:

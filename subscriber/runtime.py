@@ -83,7 +83,7 @@ class Runtime:
         self._address = (self._settings.registered_address, socket.socket.getsockname()[1])
         server = ThriftServer([socket], "Listener", self._service, _limits(self._settings))
         try:
-            async with socket, trio.open_nursery(strict_exception_groups=False) as nursery:
+            async with socket, trio.open_nursery() as nursery:
                 await trio.to_thread.run_sync(self._zookeeper.start)
                 self._zookeeper.on_state(self._hand_over_state)
                 await nursery.start(self._dispatcher.run)
@@ -94,6 +94,8 @@ class Runtime:
                 await self._stopped.wait()
                 await self._wind_down(server)
                 nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise only_error(group) from None
         finally:
             with trio.CancelScope(shield=True):
                 await self._leave()
@@ -123,7 +125,7 @@ class Runtime:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
         async with self._changing:
             attachment = self._service.attached.get(queue)
-            own = attachment and attachment.listener
+            own = None if attachment is None else attachment.listener
             await trio.to_thread.run_sync(self._registration.delete, queue, own)
             if attachment is not None:
                 self._end(attachment, "deleted", None)
@@ -248,6 +250,13 @@ class Runtime:
         assert self._token is not None
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(call)
+
+
+def only_error(error: BaseException) -> BaseException:
+    """What a nursery wrapped, if that is one error; a group of several as it is."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _limits(settings: Settings) -> ServerLimits:

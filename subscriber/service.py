@@ -3,6 +3,8 @@
     push → `begin` on the trio thread, in order of arrival: known here? stale?
          → `_handle` on the dispatch thread: the inbox, decoding, the listeners
          → back to the trio thread: the reply, in order
+
+Whatever goes wrong with a push is an answer to it; nothing is skipped in silence.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import msgspec
 import trio
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _ERROR_TEXT_MAX = 1000
 
-Result = Callable[[], Awaitable[Any]]
+Result = Callable[[], Awaitable[object]]
 
 
 class Attachment:
@@ -51,6 +53,18 @@ class Attachment:
         return self._calls
 
 
+class Push(Protocol):
+    """The struct of the IDL, once it is known to be complete."""
+
+    queue: str
+    subscription: str
+    partition: int
+    epoch: int
+    run: int
+    after: int
+    batches: bytes
+
+
 class _Answer:
     """The reply to a push, awaited on the trio thread."""
 
@@ -58,13 +72,13 @@ class _Answer:
 
     def __init__(self) -> None:
         self._here = trio.Event()
-        self._result: Any = None
+        self._result: object = None
 
     def give(self, result: object) -> None:
         self._result = result
         self._here.set()
 
-    async def wait(self) -> Any:
+    async def wait(self) -> object:
         await self._here.wait()
         if isinstance(self._result, HootError):
             raise self._result
@@ -95,8 +109,8 @@ class ListenerService:
     def begin(self, call: Call) -> Result:
         """Take a call (see delivery.rpc.server.Handler)."""
         if call.method == "hello":
-            return _ready(self._hello(call.args))
-        push = call.args.push
+            return _ready(self._hello(call.args.queue, call.args.subscription))
+        push: Push | None = call.args.push
         if push is None or None in (push.queue, push.partition, push.epoch, push.run, push.after, push.batches):
             raise InvalidRequest("a push lacks one of its fields")
         attachment = self.attached.get(push.queue) if push.subscription == self._name else None
@@ -109,13 +123,13 @@ class ListenerService:
         self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
         return answer.wait
 
-    def _hello(self, args: Any) -> str:
-        attachment = self.attached.get(args.queue) if args.subscription == self._name else None
+    def _hello(self, queue: str, subscription: str) -> str:
+        attachment = self.attached.get(queue) if subscription == self._name else None
         return "" if attachment is None else attachment.listener.token
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Any, answer: _Answer) -> None:
+    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: _Answer) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -128,7 +142,7 @@ class ListenerService:
                 return  # the loop has ended, nobody waits
         self._dispatcher.post(partial(answer.give, result))
 
-    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Any) -> object:
+    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
         begin = inbox.begin((push.epoch, push.run), push.after)
         if isinstance(begin, Status):
             self._count(begin)
@@ -140,14 +154,13 @@ class ListenerService:
                 calls.run(messages)
                 position = max(position, last_id)
         except ListenerFailed as failure:
-            assert failure.__cause__ is not None
-            return self._failed(inbox, push, failure.handled, failure.__cause__)
+            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure)
         except CorruptRecord as error:
             return self._failed(inbox, push, position, error)
         self.counters.pushes += 1
         return self._answer(Status.OK, inbox.end(position))
 
-    def _failed(self, inbox: PartitionInbox, push: Any, handled: int, error: BaseException) -> object:
+    def _failed(self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException) -> object:
         self.counters.failed += 1
         position = inbox.fail(handled)
         text = _described(error)
@@ -166,7 +179,7 @@ class ListenerService:
         return self._reply(status=int(status), position=position, error=error)
 
 
-def _pieces(push: Any, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
+def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
     """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
 
     Raises CorruptRecord in the place of the first batch that is damaged.
@@ -178,8 +191,9 @@ def _pieces(push: Any, after: int, *, whole: bool) -> Iterator[tuple[int, Iterat
     last_id = after
     damage: CorruptRecord | None = None
     try:
-        for last_id, part in _batches(push, after):
+        for last, part in _batches(push, after):
             messages += part
+            last_id = last
     except CorruptRecord as error:
         damage = error
     yield last_id, messages
@@ -187,7 +201,7 @@ def _pieces(push: Any, after: int, *, whole: bool) -> Iterator[tuple[int, Iterat
         raise damage
 
 
-def _batches(push: Any, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
+def _batches(push: Push, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
     data, end = push.batches, 0
     for at, header in headers_in(data):
         end = at + header.length

@@ -13,6 +13,8 @@ from delivery.model import check_name
 ZOOKEEPER_DEFAULT: Final = "127.0.0.1:2181"
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on here, but recognised
 
+_NOT_IN_HOSTS: Final = set(" \t\r\n\0/")
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an application may choose; call `check` before using it."""
@@ -21,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     zookeeper: str = ZOOKEEPER_DEFAULT
     """`host:port,host:port/folder`."""
     host: str = "127.0.0.1"
-    """Listened on, and registered for region hosts to connect to. Loopback by default: there is no authentication yet."""
+    """Listened on, and registered for region hosts to connect to. Loopback, because there is no authentication yet."""
     port: int = 0
     """0 takes a free one; region hosts find it through ZooKeeper."""
     advertise: str | None = None
@@ -46,10 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if not _within(value := getattr(self, name), low, high)
         ]
         for name in ("host", "advertise"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or len(value) > 253 or set(value) & set(" \t\r\n\0/")):
-                wrong.append(f"{name} must be a host name or an IP address, not {str(value)[:60]!r}")
-        if not isinstance(self.zookeeper, str) or not self.zookeeper.strip():
+            given: object = getattr(self, name)
+            if given is not None and (not isinstance(given, str) or len(given) > 253 or set(given) & _NOT_IN_HOSTS):
+                wrong.append(f"{name} must be a host name or an IP address, not {str(given)[:60]!r}")
+        if not str(self.zookeeper or "").strip():
             wrong.append("zookeeper must name at least one host:port")
         if wrong:
             raise ConfigError("; ".join(wrong))

@@ -51,16 +51,14 @@ class Subscriber(Declaration):
         start: Start | Mapping[int, Start] = "latest", *,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
-        """Subscribe to a queue: to all partitions or those given (a dict gives each its start), all topics or those given.
+        """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
         `start` says where a *new* subscription begins (see subscriber.request): "latest", "earliest", a message id or a
-        time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and topics
-        given now. It is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
-        `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
+        time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and
+        topics given now. It is registered, and "latest" looked up, by `start`; on a running subscriber at once, which
+        needs `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
         """
-        subscription = self._declare(
-            queue, partitions, topics, start, {"message": listener, "batch": batch_listener}
-        )
+        subscription = self._declare(queue, partitions, topics, start, {"message": listener, "batch": batch_listener})
         self.subscriptions[queue] = subscription
         runtime = self._runtime
         if runtime is not None:
@@ -154,11 +152,13 @@ class Subscriber(Declaration):
         self.stop()
 
     def _work(self, runtime: Runtime, started: SimpleQueue[BaseException | None]) -> None:
+        class Status:
+            def started(self, _value: None = None) -> None:
+                started.put(None)
+
         async def main() -> None:
             self._token = trio.lowlevel.current_trio_token()
-            async with trio.open_nursery(strict_exception_groups=False) as nursery:
-                await nursery.start(runtime.run, list(self.subscriptions.values()))
-                started.put(None)
+            await runtime.run(list(self.subscriptions.values()), task_status=Status())
 
         try:
             trio.run(main)

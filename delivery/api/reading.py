@@ -34,7 +34,7 @@ class Reading:
         """A ReadReply: batches behind `after`, or an empty one when there are none in time."""
         if request is None:
             raise InvalidRequest("a read needs a request")
-        after, until = _id(request.after), _id(request.until) or ID_MAX
+        after, until = _id(request.after), _id(request.upTo) or ID_MAX
         wait_seconds = min(max(request.waitMs or 0, 0), WAIT_MS_MAX) / 1000
         topics = _topics(request.topics or ())
         bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)

@@ -73,7 +73,7 @@ class ThriftApi:
         return await self._reading.info(args.queue, args.partition)
 
     async def _call_countMessages(self, args: Any) -> int:  # noqa: N802
-        return await self._reading.count(args.queue, args.partition, args.after, args.until)
+        return await self._reading.count(args.queue, args.partition, args.after, args.upTo)
 
     async def _call_putMessage(self, args: Any) -> int:  # noqa: N802
         return (await self._plain.put(args.queue, None, [args.message]))[0]

@@ -160,7 +160,7 @@ class Lane:
         entry = self._flying.popleft()
         entry.error = error
         # The bare class is an error of a newer host that this software does not know.
-        entry.doubt |= (error.retryable or type(error) is HootError) and not isinstance(error, _NOT_STORED)
+        entry.doubt |= (error.retryable or type(error) is HootError) and not isinstance(error, HootError)
         self._returned.append(entry)
         self._proven = False
 
@@ -216,20 +216,14 @@ class Lane:
         for entry in self._flying:
             entry.doubt |= entry.late(now)
         reports = _reports(late)
-        waiting = list(self._waiting)
-        gone = next((at for at, entry in enumerate(waiting) if entry.reported and not entry.doubt), len(waiting))
-        self._waiting = deque(waiting[:gone])
-        if any(entry.sequence for entry in waiting[gone:]):
-            self._waiting += self._restarted(waiting[gone:])
-        else:
-            self._waiting += [entry for entry in waiting[gone:] if not entry.reported]
+        self._waiting = deque(entry for entry in self._waiting if entry.doubt or not entry.reported)
         return reports
 
     def _bury(self) -> None:
         """Drop what was reported, once nothing in doubt stands behind it (rule 6)."""
         waiting = self._waiting
         reported = any(entry.reported for entry in waiting)
-        if reported:
+        if reported and not any(entry.doubt and not entry.reported for entry in waiting):
             self._waiting = self._restarted(waiting)
 
     def _restarted(self, entries: Iterable[Entry]) -> deque[Entry]:

@@ -50,8 +50,7 @@ class CheckpointKeeper:
         """`on_fenced(queue, partition)` is told when ZooKeeper says that another host owns the partition."""
         self._store, self._config, self._on_fenced = store, config, on_fenced
         self._due: dict[CheckpointKey, Update] = {}
-        self._wake = trio.Event()
-        self._full = trio.Event()
+        self._noted = trio.lowlevel.ParkingLot()
         self._writing = trio.Lock()
 
     @property
@@ -62,9 +61,8 @@ class CheckpointKeeper:
     def note(self, update: Update) -> None:
         """A worker's position moved. Costs a dictionary entry."""
         self._due[update.key] = update
-        self._wake.set()
-        if len(self._due) >= self._config.checkpoint_batch:
-            self._full.set()
+        if len(self._due) in (1, self._config.checkpoint_batch):
+            self._noted.unpark_all()
 
     def forget(self, queue: str, subscription: str) -> None:
         """Drop what is due for a subscription that was deleted."""
@@ -74,9 +72,11 @@ class CheckpointKeeper:
     async def run(self) -> None:
         """Write what is due, every `checkpoint_interval_seconds` or `checkpoint_batch` positions, until cancelled."""
         while True:
-            await self._wake.wait()
+            while not self._due:
+                await self._noted.park()
             with trio.move_on_after(self._config.checkpoint_interval_seconds):
-                await self._full.wait()
+                while len(self._due) < self._config.checkpoint_batch:
+                    await self._noted.park()
             if not await self.flush():
                 await trio.sleep(self._config.reconnect_delay_max_seconds)
 
@@ -84,7 +84,6 @@ class CheckpointKeeper:
         """Write everything that is due now. False when ZooKeeper could not take it; it stays due."""
         async with self._writing:
             due, self._due = self._due, {}
-            self._wake, self._full = trio.Event(), trio.Event()
             updates = list(due.values())
             kept = True
             for start in range(0, len(updates), self._config.checkpoint_batch):
@@ -119,4 +118,3 @@ class CheckpointKeeper:
     def _keep(self, updates: list[Update]) -> None:
         for update in updates:
             self._due.setdefault(update.key, update)
-        self._wake.set()

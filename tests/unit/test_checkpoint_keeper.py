@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import trio
+import trio.testing
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Update
@@ -68,6 +69,22 @@ def test_positions_of_one_interval_go_out_in_one_write_and_only_the_newest_of_ea
             await trio.sleep(0.2)
             nursery.cancel_scope.cancel()
         assert store.writes == [{key(0): 99, key(1): 198}]
+
+    trio.run(story)
+
+
+def test_a_flush_by_somebody_else_does_not_make_the_writer_miss_what_comes_later() -> None:
+    async def story() -> None:
+        store = ScriptedCheckpoints()
+        keeper = kept(store)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeper.run)
+            await trio.testing.wait_all_tasks_blocked()
+            await keeper.flush()
+            keeper.note(update(0, 5))
+            await until_saved(keeper)
+            nursery.cancel_scope.cancel()
+        assert store.saved() == {key(0): 5}
 
     trio.run(story)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -170,5 +169,3 @@ def test_turns_that_are_taken_only_rise(turns: list[Turn]) -> None:
     inbox = PartitionInbox()
     taken = [turn for turn in turns if inbox.arrive(turn)]
     assert taken == sorted(taken)
-
-

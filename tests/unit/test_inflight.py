@@ -203,10 +203,12 @@ class Story:
         self.stored: list[int] = []
         self.failed: dict[int, HootError] = {}
         self.added: list[int] = []
+        self.deadlines: list[float] = []
 
     def add(self, patience: float) -> None:
         name = next(self.names)
         self.added.append(name)
+        self.deadlines.append(self.now + patience)
         self.lane.add(batch(name, self.now + patience))
 
     def send(self) -> None:
@@ -214,11 +216,12 @@ class Story:
             name = name_of(entry.batch)
             self.wire.append(Request(entry.producer, entry.sequence, name, name in self.bad))
 
-    def handle(self, override: HootError | None) -> None:
-        """The host takes the next request, or turns it away; the answer is on its way back."""
+    def handle(self, how: str) -> None:
+        """The host takes the next request, or turns it away, or takes it and is fenced; the answer is on its way."""
         if self.wire:
             request = self.wire.popleft()
-            self.answers.append(override or self.host.take(request))
+            answer = CLEAN[how] or self.host.take(request)
+            self.answers.append(Fenced("perhaps") if answer is None and how == "fenced" else answer)
 
     def answer(self) -> None:
         if self.answers:
@@ -257,10 +260,10 @@ class Story:
 
     def heal(self) -> None:
         """The network is well again, and time stands still: all that is not given up by now must get through."""
-        given_up = set(self.failed)
+        given_up = {name for name, deadline in enumerate(self.deadlines) if deadline <= self.now} | set(self.failed)
         for _ in range(len(self.added) * 6 + 20):
             self.send()
-            self.handle(None)
+            self.handle("take")
             self.answer()
         assert self.lane.idle, "nothing is held for ever"
         assert set(self.failed) <= given_up | self.bad, "what can be stored is stored"
@@ -278,7 +281,9 @@ class Story:
         assert not self.bad & set(log)
 
 
-CLEAN: dict[str, HootError | None] = {"take": None, "throttled": Throttled("busy"), "not_owner": NotOwner("elsewhere")}
+CLEAN: dict[str, HootError | None] = {
+    "take": None, "throttled": Throttled("busy"), "not_owner": NotOwner("elsewhere"), "fenced": None,
+}  # fmt: skip
 COUNTS = st.integers(1, 4)
 PATIENCE = (1.0, 5.0, 20.0)
 
@@ -306,7 +311,7 @@ def play(story: Story, step: str, value: Any) -> None:
         case "add":
             story.add(value)
         case "handle":
-            story.handle(CLEAN[value])
+            story.handle(value)
         case "cut":
             story.cut(late=value)
         case "wait":

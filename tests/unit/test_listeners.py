@@ -211,7 +211,7 @@ def test_a_batch_listener_behind_a_failing_listener_gets_what_that_one_handled()
 def test_a_lambda_around_an_async_function_fails_instead_of_acknowledging_what_nobody_handled() -> None:
     for form in ("message", "batch"):
         with pytest.raises(ListenerFailed) as caught:
-            calls((form, lambda argument: coroutine(argument))).run(MESSAGES)
+            calls((form, lambda argument: coroutine(argument))).run(MESSAGES)  # noqa: PLW0108 - it is the point
         assert caught.value.handled == 9
         assert "register the async function itself" in str(caught.value.__cause__)
 

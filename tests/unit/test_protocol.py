@@ -1,4 +1,4 @@
-"""The Thrift coding: the same bytes as thriftpy2 in both directions, and nothing but ProtocolError from hostile ones."""
+"""The Thrift coding: the bytes of thriftpy2 in both directions, and nothing but ProtocolError from hostile ones."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from hypothesis import given, strategies as st
+from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType, TType
-from thriftpy2.transport.buffered import TCyBufferedTransport
-from thriftpy2.transport.memory import TCyMemoryBuffer
+from thriftpy2.transport import TCyBufferedTransport, TCyMemoryBuffer
 
 from delivery.errors import Fenced, HootError, InvalidRequest, MessageTooLarge, NotOwner, ProtocolError
-from delivery.rpc.decoder import DEPTH_MAX, VALUES_MAX
+from delivery.rpc.decoder import DEPTH_MAX
 from delivery.rpc.encoder import APART_BYTES
-from delivery.rpc.frames import SMALL_BYTES, FrameBuffer, joined, rest
 from delivery.rpc.idl import load_idl, methods
 from delivery.rpc.protocol import (
     Call,
@@ -29,7 +26,9 @@ from delivery.rpc.protocol import (
     encode_refusal,
     encode_result,
 )
+from tests.unit.rpc_peers import HOSTILE, MEGABYTES, put_messages
 
+BINARY: Any = TCyBinaryProtocol  # partly typed
 SERVICES = ("RegionHost", "Listener", "PlainListener")
 METHODS = [(service, name) for service in SERVICES for name in methods(service)]
 NUMBERS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
@@ -78,7 +77,7 @@ def content(frame: Frame) -> bytes:
 
 def by_thriftpy2(kind: int, name: str, seqid: int, value: Any) -> bytes:
     out = TCyMemoryBuffer(b"", 1 << 20)
-    protocol = TCyBinaryProtocol(out)
+    protocol = BINARY(out)
     protocol.write_message_begin(name, kind, seqid)
     protocol.write_struct(value)
     written: bytes = out.getvalue()
@@ -97,7 +96,7 @@ class Reader:
 
 
 def read_by_thriftpy2(data: bytes, made: Any) -> Any:
-    protocol = TCyBinaryProtocol(TCyBufferedTransport(Reader(data), max(1024, len(data))), strict_decode=True)
+    protocol = BINARY(TCyBufferedTransport(Reader(data), max(1024, len(data))), strict_decode=True)
     protocol.read_message_begin()
     return protocol.read_struct(made())
 
@@ -241,37 +240,6 @@ def test_arbitrary_arguments_are_refused_or_are_a_call(method: tuple[str, str], 
     assert isinstance(call.args, methods(service)[name].args)
 
 
-def put_messages(arguments: bytes) -> memoryview:
-    """A call of putMessages with these bytes as arguments."""
-    head = by_thriftpy2(TMessageType.CALL, "putMessages", 1, methods("RegionHost")["putMessages"].args())[:-1]
-    return memoryview(head + arguments)
-
-
-def listed(field: int, element: int, count: int, rest_of_list: bytes = b"") -> bytes:
-    return struct.pack(">bhbi", TType.LIST, field, element, count) + rest_of_list
-
-
-MEGABYTES = 16 * 1000 * 1000
-HOSTILE = {
-    "a negative length": struct.pack(">bhi", TType.STRING, 1, -1),
-    "a length of two gigabytes": struct.pack(">bhi", TType.STRING, 1, 2**31 - 1) + b"queue",
-    "a list of two billion": listed(2, TType.STRUCT, 2**31 - 1),
-    "a list of a negative count": listed(2, TType.STRUCT, -1),
-    "a list of numbers where structs must be": listed(2, TType.I32, 1, bytes(4)) + b"\0",
-    "16 MB of empty structs": listed(2, TType.STRUCT, MEGABYTES, bytes(MEGABYTES)) + b"\0",
-    "empty structs just below the count of values": listed(2, TType.STRUCT, VALUES_MAX, bytes(VALUES_MAX)) + b"\0",
-    "16 MB of unknown empty structs": listed(9, TType.STRUCT, MEGABYTES, bytes(MEGABYTES)) + b"\0",
-    "16 MB of unknown fields": struct.pack(">bhb", TType.BOOL, 9, 1) * (MEGABYTES // 4) + b"\0",
-    "one field 4 million times": struct.pack(">bhi", TType.STRING, 1, 0) * (MEGABYTES // 7) + b"\0",
-    "lists of lists": struct.pack(">bh", TType.LIST, 9) + struct.pack(">bi", TType.LIST, 1) * 1_000_000,
-    "structs in structs": struct.pack(">bh", TType.STRUCT, 9) * 1_000_000,
-    "maps of maps": struct.pack(">bh", TType.MAP, 9) + struct.pack(">bbi", TType.BYTE, TType.MAP, 1) * 100_000,
-    "an unknown type": struct.pack(">bh", 77, 9) + bytes(100),
-    "an unknown type in a list": listed(9, 99, 1, bytes(100)) + b"\0",
-    "text that is not UTF-8": struct.pack(">bhi", TType.STRING, 1, 2) + b"\xff\xfe\0",
-}
-
-
 @pytest.mark.parametrize("arguments", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_arguments_are_refused_with_little_memory(arguments: bytes) -> None:
     frame = put_messages(arguments)
@@ -286,7 +254,6 @@ def test_hostile_arguments_are_refused_with_little_memory(arguments: bytes) -> N
 
 
 def test_nesting_up_to_the_limit_is_skipped() -> None:
-    """Three levels are taken by the arguments, the field and the empty list in the middle."""
     lists = DEPTH_MAX - 2
     nested = struct.pack(">bh", TType.LIST, 9) + struct.pack(">bi", TType.LIST, 1) * (lists - 1)
     call = decode_call("RegionHost", put_messages(nested + struct.pack(">bi", TType.BYTE, 0) + b"\0"))
@@ -308,79 +275,3 @@ def test_what_is_decoded_does_not_refer_to_the_frame() -> None:
     before = repr(call.args)
     frame[:] = bytes(len(frame))
     assert repr(call.args) == before
-
-
-# -- frames ---------------------------------------------------------------------------------------------------------
-
-
-def framed(*contents: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(each)) + each for each in contents)
-
-
-def feed(buffer: FrameBuffer, data: bytes, sizes: list[int]) -> list[bytes]:
-    """Put `data` into a buffer in pieces of `sizes` (again and again), and take every frame out as soon as it is there."""
-    found, at, turn = [], 0, 0
-    while True:
-        while (frame := buffer.next_frame()) is not None:
-            found.append(bytes(frame))
-        if at == len(data):
-            return found
-        space = buffer.space()
-        assert len(space) > 0
-        size = min(len(space), sizes[turn % len(sizes)], len(data) - at)
-        space[:size] = data[at : at + size]
-        buffer.received(size)
-        at, turn = at + size, turn + 1
-
-
-def test_frames_come_out_one_byte_at_a_time() -> None:
-    contents = [b"a", bytes(300), b"bc" * 1000]
-    assert feed(FrameBuffer(5000), framed(*contents), [1]) == contents
-
-
-LENGTHS = st.one_of(st.integers(1, 100), st.integers(SMALL_BYTES - 10, SMALL_BYTES + 10), st.integers(1, 300_000))
-
-
-@given(st.lists(LENGTHS, min_size=1, max_size=8), st.lists(st.integers(1, 200_000), min_size=1, max_size=5))
-def test_frames_come_out_however_they_arrive(lengths: list[int], sizes: list[int]) -> None:
-    contents = [bytes([n]) * length for n, length in enumerate(lengths, 1)]
-    buffer = FrameBuffer(300_000)
-    assert feed(buffer, framed(*contents), [size + sum(lengths) // 200 for size in sizes]) == contents
-    assert not buffer.partial
-
-
-@pytest.mark.parametrize("length", [0, -1, 5001, 2**31 - 1, -(2**31), struct.unpack(">i", b"GET ")[0]])
-def test_a_frame_of_a_wrong_length_is_refused(length: int) -> None:
-    with pytest.raises(ProtocolError, match=str(length)):
-        feed(FrameBuffer(5000), struct.pack(">i", length), [4])
-
-
-def test_a_declared_length_alone_takes_no_memory() -> None:
-    buffer = FrameBuffer(1 << 24)
-    assert feed(buffer, struct.pack(">i", 1 << 24) + bytes(100_000), [70_000]) == []
-    assert buffer.capacity <= 4 * SMALL_BYTES
-
-
-def test_memory_is_kept_for_batches_and_given_back_when_quiet() -> None:
-    buffer = FrameBuffer(1 << 24)
-    feed(buffer, framed(bytes(256 * 1024)), [1 << 20])
-    assert buffer.capacity > 256 * 1024
-    assert buffer.release()
-    assert buffer.capacity == SMALL_BYTES
-    assert not buffer.release()
-    assert feed(buffer, framed(b"next"), [3]) == [b"next"]
-
-
-def test_memory_of_a_huge_frame_is_given_back_at_once() -> None:
-    buffer = FrameBuffer(1 << 24)
-    feed(buffer, framed(bytes(10 << 20)), [1 << 22])
-    buffer.space()
-    assert buffer.capacity == SMALL_BYTES
-
-
-@given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=5), st.data())
-def test_the_rest_of_a_frame_is_what_was_not_sent(parts: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join(parts)
-    sent = data.draw(st.integers(0, len(whole)))
-    assert b"".join(rest(list(parts), sent)) == whole[sent:]
-    assert b"".join(joined(parts, len(whole))) == whole

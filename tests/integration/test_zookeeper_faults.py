@@ -1,0 +1,75 @@
+"""ZooKeeper pauses or is killed under a running engine: it waits, does not guess, and goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from delivery import connect
+from delivery.errors import HootError
+from tests.integration.embedded import NEVER, eventually, pid_of
+from tests.integration.engine import (
+    SESSION_SECONDS,
+    RecordingSubscriber,
+    by_partition,
+    check_checkpoints,
+    check_delivered,
+    engine,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+def test_zookeeper_paused_beyond_the_session_timeout_loses_nothing(tmp_path: Path) -> None:
+    with engine(tmp_path) as running, connect(running.address) as client:
+        queue = client.create_queue("orders", partitions=2)
+        subscriber = RecordingSubscriber(running, "orders", tmp_path)
+        subscriber.start()
+        try:
+            stored = queue.put_many([b"before"] * 500)
+            eventually(lambda: subscriber.distinct() == 500, "what came before")
+            pid = pid_of(running.zookeeper)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                NEVER.wait(2 * SESSION_SECONDS)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            stored += queue.put_many([b"after"] * 500, timeout=60)
+            eventually(lambda: subscriber.distinct() == 1000, "what came after", 60)
+            published = by_partition(stored)
+            check_delivered(published, subscriber.ids())
+            check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
+        finally:
+            subscriber.kill()
+
+
+def test_zookeeper_killed_and_started_again_is_found_again_and_delivery_goes_on(tmp_path: Path) -> None:
+    with engine(tmp_path) as running, connect(running.address) as client:
+        queue = client.create_queue("orders", partitions=2)
+        subscriber = RecordingSubscriber(running, "orders", tmp_path)
+        subscriber.start()
+        try:
+            stored = queue.put_many([b"before"] * 500)
+            eventually(lambda: subscriber.distinct() == 500, "what came before")
+            running.zookeeper.kill()
+            NEVER.wait(1.0)
+            running.zookeeper.start()
+            stored += queue.put_many([b"after"] * 500, timeout=60)
+            eventually(lambda: subscriber.distinct() == 1000, "what came after", 60)
+            published = by_partition(stored)
+            check_delivered(published, subscriber.ids())
+            check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
+        finally:
+            subscriber.kill()
+
+
+def test_without_zookeeper_nothing_new_is_promised_and_the_error_says_why(tmp_path: Path) -> None:
+    with engine(tmp_path) as running:
+        running.zookeeper.kill()
+        with pytest.raises(HootError) as caught:
+            connect(running.address)
+        assert caught.value.code == "metadata_unavailable"
+        assert "ZooKeeper" in caught.value.message

@@ -1,0 +1,278 @@
+"""The clients of `delivery.rpc`, trio and blocking, and the pool: what they tell when the other end misbehaves."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from delivery.errors import (
+    DeadlineExceeded,
+    HootError,
+    HostUnreachable,
+    NotOwner,
+    SubscriberUnreachable,
+    Throttled,
+)
+from delivery.rpc.blocking import BlockingConnection
+from delivery.rpc.connection import Connection
+from delivery.rpc.pool import Pool
+from delivery.rpc.server import ServerLimits, open_listeners
+from tests.unit.rpc_peers import (
+    HELLO,
+    SECONDS,
+    connected,
+    listening,
+    lost,
+    serving,
+    silence,
+    until,
+)
+
+# -- the trio client ------------------------------------------------------------------------------------------------
+
+
+def test_when_a_connection_breaks_every_call_without_a_reply_is_told() -> None:
+    async def hang_up(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.aclose()
+
+    async def story() -> None:
+        answers: list[Any] = []
+        async with listening(hang_up) as port, trio.open_nursery() as nursery:
+            connection = await Connection.open("127.0.0.1", port)
+            for _ in range(3):
+                await connection.push("q", "s", 1, 2, 3, 4, b"", answers.append)
+            nursery.start_soon(lost, connection)
+            await until(lambda: len(answers) == 3)
+            with pytest.raises(SubscriberUnreachable):
+                await connection.call("Listener", "hello", "q", "s")
+        assert {type(answer) for answer in answers} == {SubscriberUnreachable}
+
+    trio.run(story)
+
+
+@pytest.mark.parametrize("reply", [HELLO, b"\xff" * 8, struct.pack(">i", 50_000_000)], ids=["a call", "noise", "huge"])
+def test_a_peer_that_answers_nonsense_breaks_the_connection(reply: bytes) -> None:
+    async def story() -> None:
+        async with listening(lambda stream: stream.send_all(reply)) as port, trio.open_nursery() as nursery:
+            connection = await Connection.open("127.0.0.1", port)
+            nursery.start_soon(lost, connection)
+            with pytest.raises(SubscriberUnreachable):
+                await connection.call("Listener", "hello", "q", "s")
+
+    trio.run(story)
+
+
+def test_a_push_cancelled_before_it_began_leaves_the_connection_whole() -> None:
+    async def story() -> None:
+        async with serving("Listener") as (_, port), connected(port) as connection:
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await connection.push("q", "s", 1, 2, 3, 4, bytes(1000), lambda _: None)
+            assert connection.unanswered == 0
+            assert await connection.call("Listener", "hello", "q", "s") == "q!"
+
+    trio.run(story)
+
+
+def test_a_push_cancelled_in_the_middle_is_sent_whole_when_the_peer_goes_on_taking() -> None:
+    async def story() -> None:
+        taking = trio.Event()
+        received = 0
+
+        async def late(stream: trio.SocketStream) -> None:
+            nonlocal received
+            await taking.wait()
+            while data := await stream.receive_some(1 << 20):
+                received += len(data)
+
+        async with listening(late) as port, connected(port) as connection:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.push, "q", "s", 1, 2, 3, 4, bytes(15 << 20), lambda _: None)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                nursery.cancel_scope.cancel()
+                taking.set()
+            assert connection.unanswered == 1
+            await until(lambda: received > 15 << 20)
+
+    trio.run(story)
+
+
+def test_nobody_listening_is_unreachable() -> None:
+    async def story() -> int:
+        [listener] = await open_listeners("127.0.0.1", 0)
+        port: int = listener.socket.getsockname()[1]
+        await listener.aclose()
+        with pytest.raises(SubscriberUnreachable):
+            await Connection.open("127.0.0.1", port)
+        return port
+
+    port = trio.run(story)
+    with pytest.raises(HostUnreachable):
+        BlockingConnection("127.0.0.1", port)
+
+
+# -- the blocking client --------------------------------------------------------------------------------------------
+
+
+def test_one_thread_sends_while_another_receives() -> None:
+    calls = 500
+
+    def publish(port: int) -> list[tuple[int, int]]:
+        sent = threading.Semaphore(0)
+        received: list[tuple[int, int]] = []
+        with BlockingConnection("127.0.0.1", port) as connection:
+
+            def receive() -> None:
+                for _ in range(calls):
+                    sent.acquire()
+                    seqid, reply = connection.receive()
+                    received.append((seqid, reply.count))
+
+            thread = threading.Thread(target=receive)
+            thread.start()
+            for number in range(calls):
+                connection.send("publish", "q", 1, bytes(number * 300))
+                sent.release()
+            thread.join(SECONDS)
+        return received
+
+    async def story() -> list[tuple[int, int]]:
+        async with serving("RegionHost") as (_, port):
+            return await trio.to_thread.run_sync(publish, port)
+
+    assert trio.run(story) == [(number + 1, number * 300) for number in range(calls)]
+
+
+def test_a_host_that_does_not_answer_is_a_missed_deadline_and_the_connection_is_not_used_again() -> None:
+    def call(port: int) -> None:
+        with BlockingConnection("127.0.0.1", port, call_deadline=0.1) as connection:
+            with pytest.raises(DeadlineExceeded):
+                connection.call("publish", "q", 1, b"")
+            assert not connection.usable
+            with pytest.raises(HostUnreachable):
+                connection.call("publish", "q", 1, b"")
+
+    async def story() -> None:
+        async with listening(silence) as port:
+            await trio.to_thread.run_sync(call, port)
+
+    trio.run(story)
+
+
+def test_a_host_that_takes_nothing_is_a_missed_deadline() -> None:
+    def call(port: int) -> None:
+        with BlockingConnection("127.0.0.1", port) as connection, pytest.raises(DeadlineExceeded):
+            connection.call("publish", "q", 1, bytes(15 << 20), deadline=0.2)
+
+    async def story() -> None:
+        async with listening(silence) as port:
+            await trio.to_thread.run_sync(call, port)
+
+    trio.run(story)
+
+
+def test_closing_wakes_a_thread_that_receives() -> None:
+    def close_under_it(port: int) -> list[type]:
+        errors: list[type] = []
+        connection = BlockingConnection("127.0.0.1", port)
+        connection.send("publish", "q", 1, b"")
+
+        def receive() -> None:
+            try:
+                connection.receive()
+            except HootError as error:
+                errors.append(type(error))
+
+        thread = threading.Thread(target=receive)
+        thread.start()
+        connection.close()
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        return errors
+
+    async def story() -> list[type]:
+        async with listening(silence) as port:
+            return await trio.to_thread.run_sync(close_under_it, port)
+
+    assert trio.run(story) == [HostUnreachable]
+
+
+def test_a_call_interrupted_in_the_middle_breaks_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(port: int) -> None:
+        with BlockingConnection("127.0.0.1", port) as connection:
+            monkeypatch.setattr(connection, "_fill", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                connection.call("publish", "q", 1, b"")
+            assert not connection.usable
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    async def story() -> None:
+        async with serving("RegionHost") as (_, port):
+            await trio.to_thread.run_sync(interrupted, port)
+
+    trio.run(story)
+
+
+# -- the pool -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_uses_a_connection_again_and_drops_one_that_its_host_closed() -> None:
+    async def story() -> None:
+        pool = Pool()
+        call = lambda port: pool.call("127.0.0.1", port, "publish", "q", 3, b"x").baseId  # noqa: E731
+        async with serving("RegionHost", ServerLimits(idle_seconds=0.3)) as (server, port):
+            for _ in range(5):
+                assert await trio.to_thread.run_sync(call, port) == 3
+            assert (server.counters.connections, server.counters.calls) == (1, 5)
+            await until(lambda: server.counters.connections == 0)
+            assert await trio.to_thread.run_sync(call, port) == 3
+            pool.close()
+            await until(lambda: server.counters.connections == 0)
+
+    trio.run(story)
+
+
+def test_a_pool_keeps_a_connection_after_an_error_that_was_an_answer() -> None:
+    def calls(port: int) -> None:
+        pool = Pool()
+        for _ in range(3):
+            with pytest.raises(NotOwner):
+                pool.call("127.0.0.1", port, "publish", "elsewhere", 1, b"")
+        pool.close()
+
+    async def story() -> None:
+        async with serving("RegionHost") as (server, port):
+            await trio.to_thread.run_sync(calls, port)
+            assert server.counters.calls == 3
+            assert server.counters.connections <= 1
+
+    trio.run(story)
+
+
+def test_a_pool_lends_no_more_than_its_limit() -> None:
+    def exhaust(port: int) -> None:
+        pool = Pool(connections_max=2, call_deadline=0.1)
+        with (
+            pool.connection("127.0.0.1", port),
+            pool.connection("127.0.0.1", port),
+            pytest.raises(Throttled),
+            pool.connection("127.0.0.1", port),
+        ):
+            pass
+        with pool.connection("127.0.0.1", port) as connection:
+            assert connection.usable
+        pool.close()
+
+    async def story() -> None:
+        async with serving("RegionHost") as (_, port):
+            await trio.to_thread.run_sync(exhaust, port)
+
+    trio.run(story)
