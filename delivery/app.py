@@ -183,6 +183,7 @@ class Host:
         async with trio.open_nursery() as base:
             for part in (self._queues, self.ownership, self._publisher, self._membership, self._retention):
                 await base.start(part.run)
+            base.start_soon(self._expire_scanners)
             async with trio.open_nursery() as serving:
                 if http:
                     await serving.start(serve_http, make_app(self.metrics, self.not_ready), http)
@@ -214,6 +215,12 @@ class Host:
                 draining.start_soon(self._supervisor.drain, self._config.grace_seconds)
         with trio.move_on_after(_LAST_REPLIES_SECONDS):
             await served.wait()
+
+    async def _expire_scanners(self) -> None:
+        """Opening and using scanners closes idle ones by the way; this is for when nobody does either."""
+        while True:
+            await trio.sleep(self._config.scanner_idle_seconds)
+            self._scanners.expire(trio.current_time())
 
     def not_ready(self) -> list[str]:
         """Why this host cannot do its work now, a line each."""

@@ -49,6 +49,7 @@ class Runtime:
         self._stopped = trio.Event()
         self._served = trio.Event()
         self._error: BaseException | None = None
+        self._stop_wanted = False
         self._address: tuple[str, int] = ("", 0)
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -77,6 +78,8 @@ class Runtime:
         for within the grace, pushes under way are not acknowledged.
         """
         self._token = trio.lowlevel.current_trio_token()
+        if self._stop_wanted:
+            self.stop()
         socket, *others = await open_listeners(self._settings.host, self._settings.port)
         for other in others:  # a name with several addresses: each of them would have another free port
             await other.aclose()
@@ -108,8 +111,10 @@ class Runtime:
         self._stopped.set()
 
     def stop_soon(self) -> None:
-        """`stop`, from any thread."""
-        self._post(self.stop)
+        """`stop`, from any thread, also before `run`."""
+        self._stop_wanted = True
+        if self._token is not None:
+            self._post(self.stop)
 
     async def add(self, subscriptions: Sequence[Subscription]) -> None:
         """Register subscriptions, all checked before the first is written. Raises as Subscriber.start."""

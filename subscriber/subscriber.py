@@ -43,6 +43,7 @@ class Subscriber(Declaration):
     """
 
     _thread: threading.Thread | None = None
+    _ended: threading.Event
     _token: trio.lowlevel.TrioToken | None = None
     _error: BaseException | None = None
 
@@ -102,13 +103,18 @@ class Subscriber(Declaration):
         self._error = None
         started: SimpleQueue[BaseException | None] = SimpleQueue()
         self._runtime = Runtime(self.settings, self._emit)
+        self._ended = threading.Event()
         self._thread = threading.Thread(
-            target=self._work, args=(self._runtime, started), name=f"subscriber-{self.name}", daemon=True
+            target=self._work, args=(self._runtime, started, self._ended), name=f"subscriber-{self.name}", daemon=True
         )
         self._thread.start()
-        error = started.get()
+        try:
+            error = started.get()
+        except BaseException:  # Ctrl-C
+            self.stop()
+            raise
         if error is not None:
-            self._thread.join()
+            self._thread = None
             raise error
 
     def stop(self) -> None:
@@ -118,23 +124,24 @@ class Subscriber(Declaration):
         """
         runtime, thread = self._runtime, self._thread
         if runtime is None or thread is None:
+            self._thread = None
             return
         runtime.stop_soon()
         if threading.current_thread() is not thread and not runtime.dispatcher.is_here:
-            thread.join(self.settings.grace_seconds + _STOP_SECONDS)
+            self._ended.wait(self.settings.grace_seconds + _STOP_SECONDS)
+            self._thread = None
 
     def run(self) -> None:
         """`start`, unless it was started, and wait until it is stopped or Ctrl-C is pressed; then `stop`.
 
-        Raises what `start` raises; SubscriptionBusy, UnknownSubscription or UnknownQueue when the last subscription was
+        A subscriber that has ended by itself since it was started is not started again. Raises what `start` raises; SubscriptionBusy, UnknownSubscription or UnknownQueue when the last subscription was
         taken over or deleted; and what comes out of a listener without being an Exception, as SystemExit does.
         """
-        if self._runtime is None:
-            self.start()
-        thread = self._thread
         try:
-            while thread is not None and thread.is_alive():
-                thread.join()
+            if self._thread is None:
+                self.start()
+            # Not by joining the thread: up to Python 3.13 an interrupted join takes the thread for ended (bpo-45274).
+            self._ended.wait()
         except KeyboardInterrupt:
             log.info("subscriber %s: interrupted, stopping", self.name)
         finally:
@@ -151,7 +158,7 @@ class Subscriber(Declaration):
     ) -> None:
         self.stop()
 
-    def _work(self, runtime: Runtime, started: SimpleQueue[BaseException | None]) -> None:
+    def _work(self, runtime: Runtime, started: SimpleQueue[BaseException | None], ended: threading.Event) -> None:
         class Status:
             def started(self, _value: None = None) -> None:
                 started.put(None)
@@ -167,6 +174,7 @@ class Subscriber(Declaration):
         finally:
             self._runtime = None
             started.put(self._error)
+            ended.set()
 
     def _in_loop(self, call: Callable[[], Awaitable[None]]) -> None:
         assert self._token is not None

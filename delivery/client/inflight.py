@@ -160,7 +160,7 @@ class Lane:
         entry = self._flying.popleft()
         entry.error = error
         # The bare class is an error of a newer host that this software does not know.
-        entry.doubt |= (error.retryable or type(error) is HootError) and not isinstance(error, HootError)
+        entry.doubt |= (error.retryable or type(error) is HootError) and not isinstance(error, _NOT_STORED)
         self._returned.append(entry)
         self._proven = False
 

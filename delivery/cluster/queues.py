@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import trio
 
 from delivery.cluster.handover import Doorbell
-from delivery.errors import HootError, UnknownQueue
+from delivery.errors import HootError, MetadataUnavailable, UnknownQueue
 from delivery.metastore import records
 from delivery.metastore.records import QueueRecord
 
@@ -33,6 +33,9 @@ class Watching(Protocol):
 
     def unwatch(self, path: str) -> None:
         """No more hints about `path`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a znode."""
 
 
 class QueueRecords(Protocol):
@@ -73,7 +76,8 @@ class QueueTable:
         if known is not None:
             return known
         record = await trio.to_thread.run_sync(self._catalog.queue, name)
-        self._learn(name, record)
+        if name not in self._known:  # else `run` has read it in the meantime, and later
+            self._learn(name, record)
         return self._known[name]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -126,12 +130,20 @@ class QueueTable:
         try:
             return [self._catalog.queue(name)]
         except UnknownQueue:
+            self._check_tree()
             return [None]
         except HootError as error:
             if error.retryable:
                 raise
             log.error("queue %r is left alone until it is mended: %s", name, error)
             return []
+
+    def _check_tree(self) -> None:
+        """A queue that is gone takes its data along, so all of ZooKeeper having been lost must not look like that."""
+        if not self._watching.exists(records.LAYOUT):
+            raise MetadataUnavailable(
+                "ZooKeeper holds nothing of Hoot any more; the queues are kept as they were known"
+            )
 
     def _learn(self, name: str, record: QueueRecord | None) -> None:
         before = self._known.get(name)

@@ -98,7 +98,7 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=40),
+    shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200)), min_size=1, max_size=40),
     data=st.data(),
 )
 def test_any_partition_reads_and_counts_as_the_list_of_its_messages(

@@ -1,4 +1,4 @@
-"""The log's folder: its layout, its segments and indexes, its open files, and queues kept in memory."""
+"""The log's folder: its layout, its segments and indexes, its open files."""
 
 from __future__ import annotations
 
@@ -11,29 +11,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from delivery.errors import DataFolderError, Fenced, InvalidRequest, LayoutMismatch
+from delivery.errors import DataFolderError, InvalidRequest, LayoutMismatch
 from delivery.ids import first_id_at
 from delivery.model import QueueSettings
-from delivery.storage.base import PartitionKey, StoredBatch
+from delivery.storage.base import Chunk, PartitionKey, StoredBatch
 from delivery.storage.log import SegmentedLog
 from delivery.storage.log.index import STRETCH_BYTES, Extent, Index, encode, read_index, read_trailer
-from delivery.storage.log.segment import CLOSED_FILES_MAX
-from delivery.storage.memory import BYTES_MAX
+from delivery.storage.log.segment import CLOSED_FILES_MAX, Segment
 from tests.stores import (
     KEY,
     NOW_MS,
     batch,
-    batches_of,
-    bodies_of,
     headers_of,
     log_files,
-    partition_folder,
     sized,
     store_all,
 )
 
 KEEP = QueueSettings()
-IN_MEMORY = QueueSettings(durability="memory")
 
 
 def open_files() -> int:
@@ -118,6 +113,21 @@ def test_a_log_file_is_its_batches_and_nothing_else(tmp_path: Path) -> None:
     assert log_files(tmp_path)[0].read_bytes() == b"".join(item.batch for item in group)
 
 
+def test_any_place_of_a_long_segment_is_found_by_its_index(tmp_path: Path) -> None:
+    """In the open segment and in the same one when it is closed; backwards, so that no reader was there before."""
+    log = SegmentedLog(tmp_path)
+    log.open(KEY, 1, KEEP)
+    store_all(log, [sized(10 * place, 2000, count=4) for place in range(1, 201)])
+    for epoch in (1, 2):
+        for after in range(2010, 0, -7):
+            chunk = log.read(KEY, after, 1)
+            expected = next((10 * place for place in range(1, 201) if 10 * place + 3 > after), None)
+            assert (chunk.headers[0].base_id if chunk else None) == expected
+            assert log.count(KEY, 0, after) == sum(min(4, max(0, after - 10 * place + 1)) for place in range(1, 201))
+        log.open(KEY, epoch + 1, KEEP)
+    assert len(read_index(log_files(tmp_path, "index")[0])[0].entries()) > 5
+
+
 def test_a_small_retention_makes_small_segments(tmp_path: Path) -> None:
     """So that dropping whole segments keeps most of what it may."""
     settings = QueueSettings(retention_bytes=4 << 20)
@@ -153,6 +163,24 @@ def test_a_reader_that_was_in_a_trimmed_segment_goes_on_behind_it(tmp_path: Path
     assert [header.base_id for header in headers_of(log, after=chunk.last_id)] == [
         first_id_at(NOW_MS + number * 1000) for number in (3, 4, 5)
     ]
+
+
+def test_a_reader_whose_segment_is_trimmed_just_before_it_is_read_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SegmentedLog(tmp_path, segment_bytes=1000)
+    log.open(KEY, 1, KEEP)
+    for number in range(4):
+        store_all(log, [batch(first_id_at(NOW_MS + number * 1000), [bytes([number]) * 2000])])
+    reader = log._partition(KEY)._reader  # type: ignore[union-attr]
+    read = reader.read
+
+    def read_too_late(segment: Segment, after: int, bytes_max: int) -> Chunk:
+        log.trim(KEY, QueueSettings(ttl_seconds=1), NOW_MS + 3000)
+        return read(segment, after, bytes_max)
+
+    monkeypatch.setattr(reader, "read", read_too_late)
+    assert [header.base_id for header in headers_of(log)] == [first_id_at(NOW_MS + ms) for ms in (2000, 3000)]
 
 
 entry_steps = st.lists(st.tuples(st.integers(1, 50), st.integers(65, 200_000), st.integers(1, 50)), max_size=30)
@@ -249,63 +277,3 @@ def test_readers_and_trimming_do_not_disturb_each_other(tmp_path: Path) -> None:
             done.set()
         assert all(reader.result(timeout=30) for reader in readers)
     assert 100 <= log.bounds(KEY).messages < 200
-
-
-# -- queues kept in memory ------------------------------------------------------------------------------------------
-
-
-def test_a_memory_queue_writes_no_segment_and_keeps_its_messages_until_it_is_released(tmp_path: Path) -> None:
-    log = SegmentedLog(tmp_path)
-    log.open(KEY, 1, IN_MEMORY)
-    group = [batch(10, [b"a"] * 3, producer=(4, 1)), batch(20, [b"b"])]
-    store_all(log, group)
-    assert batches_of(log) == [item.batch for item in group]
-    assert (log.count(KEY, 0, 100), log.bounds(KEY).messages) == (4, 4)
-    assert log.open(KEY, 2, IN_MEMORY).producers == (StoredBatch(4, 1, 10, 3),)
-    assert len(headers_of(log)) == 2
-    assert [path.name for path in partition_folder(tmp_path).iterdir()] == ["lock"]
-    log.release(KEY)
-    assert log.open(KEY, 3, IN_MEMORY).last_id == 20
-    assert headers_of(log) == []
-
-
-def test_a_memory_queue_is_fenced_like_any_other_and_its_next_owner_goes_on_above_its_ids(tmp_path: Path) -> None:
-    old, new = SegmentedLog(tmp_path), SegmentedLog(tmp_path)
-    old.open(KEY, 1, IN_MEMORY)
-    store_all(old, [batch(500)])
-    assert new.open(KEY, 2, IN_MEMORY).last_id == 500
-    assert isinstance(old.append([batch(501)])[0], Fenced)
-    store_all(new, [batch(501, [b"new"], epoch=2)])
-    assert bodies_of(new) == [b"new"]
-    assert old.open(KEY, 3, IN_MEMORY).last_id == 501
-    assert headers_of(old) == [], "what it held before the other owner is out of date"
-
-
-def test_a_memory_queue_is_bounded(tmp_path: Path) -> None:
-    log = SegmentedLog(tmp_path)
-    log.open(KEY, 1, IN_MEMORY)
-    for base in range(1, 11):
-        store_all(log, [batch(base, [bytes(8 << 20)])])
-    assert BYTES_MAX - (9 << 20) < log.bounds(KEY).bytes <= BYTES_MAX
-    assert headers_of(log)[-1].base_id == 10
-    log.trim(KEY, QueueSettings(durability="memory", retention_bytes=20 << 20), NOW_MS)
-    store_all(log, [batch(11)])
-    assert log.bounds(KEY).bytes <= 20 << 20
-
-
-def test_a_queue_that_becomes_a_memory_queue_keeps_what_it_stored(tmp_path: Path) -> None:
-    log = SegmentedLog(tmp_path)
-    log.open(KEY, 1, KEEP)
-    store_all(log, [batch(1, [b"stored"])])
-    log.open(KEY, 2, IN_MEMORY)
-    store_all(log, [batch(2, [b"more"], epoch=2, durability="memory")])
-    assert bodies_of(log) == [b"stored", b"more"]
-
-
-def test_a_memory_queue_that_is_to_be_stored_goes_on_above_its_ids(tmp_path: Path) -> None:
-    log = SegmentedLog(tmp_path)
-    log.open(KEY, 1, IN_MEMORY)
-    store_all(log, [batch(70)])
-    assert log.open(KEY, 2, KEEP).last_id == 70
-    store_all(log, [batch(71, epoch=2)])
-    assert len(headers_of(log)) == 1

@@ -15,7 +15,7 @@ from delivery.errors import CorruptRecord
 from delivery.model import QueueSettings
 from delivery.storage.base import Append
 from delivery.storage.log import SegmentedLog
-from tests.stores import KEY, batch, batches_of, bodies_of, log_files, partition_folder, sized, store_all
+from tests.stores import KEY, OTHER, batch, batches_of, bodies_of, log_files, partition_folder, sized, store_all
 
 KEEP = QueueSettings()
 SEGMENT = 20_000
@@ -168,6 +168,28 @@ def test_messages_that_look_like_batches_do_not_stop_recovery(tmp_path: Path) ->
     path.write_bytes(path.read_bytes() + outer.batch[:-500])
     cut_power(tmp_path)
     assert batches_of(opened(tmp_path, 2)) == [item.batch for item in group]
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [batch(900, epoch=9), batch(100), batch(50), batch(900, key=OTHER)],
+    ids=["epoch", "same id", "low id", "place"],
+)
+def test_whole_batches_that_do_not_belong_behind_the_last_one_are_cut(tmp_path: Path, stale: Append) -> None:
+    group = filled(tmp_path, [[b"a"]])
+    (path,) = log_files(tmp_path)
+    path.write_bytes(path.read_bytes() + stale.batch)
+    assert batches_of(opened(tmp_path, 2)) == [item.batch for item in group]
+
+
+def test_segments_that_overlap_stop_the_partition(tmp_path: Path) -> None:
+    """A copy of a segment under another name, say."""
+    three_segments(tmp_path)
+    for kind in ("log", "index"):
+        source = log_files(tmp_path, kind)[0]
+        source.with_name(f"{1:010}-{9:020}.{kind}").write_bytes(source.read_bytes())
+    with pytest.raises(CorruptRecord, match="begins inside"):
+        opened(tmp_path, 2)
 
 
 def test_only_the_open_segment_is_scanned(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from delivery.cluster.membership import PATIENCE, Membership, Standing, State
 from delivery.errors import HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
+from tests.hosting import eventually
 
 RECORD = HostRecord("h1", "127.0.0.1", 7000, None, 0, "1", 0)
 
@@ -120,9 +121,7 @@ def test_a_host_cut_off_for_too_long_drops_everything_without_being_told() -> No
             await nursery.start(member.run)
             await session.become("suspended", 5)
             assert not lost
-            with trio.fail_after(5):
-                while not lost:
-                    await trio.sleep(0.02)
+            await eventually(lambda: bool(lost))
             await session.become("steady", 5)
             assert member.session == 5
             assert session.registrations == [5]
@@ -138,9 +137,7 @@ def test_a_registration_that_somebody_removed_is_mended() -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(member.run)
             session.records.clear()
-            with trio.fail_after(5):
-                while not session.records:
-                    await trio.sleep(0.02)
+            await eventually(lambda: bool(session.records))
             nursery.cancel_scope.cancel()
 
     trio.run(story)

@@ -22,6 +22,7 @@ class ScriptedZooKeeper:
         self.hints: dict[str, Callable[[], None]] = {}
         self.reads = 0
         self.fail: HootError | None = None
+        self.laid_out = True
 
     def watch_children(self, path: str, hint: Callable[[], None]) -> None:
         self.hints[path] = hint
@@ -31,6 +32,9 @@ class ScriptedZooKeeper:
 
     def unwatch(self, path: str) -> None:
         self.hints.pop(path, None)
+
+    def exists(self, path: str) -> bool:
+        return self.laid_out
 
     def queue(self, name: str) -> QueueRecord:
         self.reads += 1
@@ -137,6 +141,19 @@ def test_a_damaged_record_leaves_the_queue_as_it_was_known() -> None:
     async def story(table: QueueTable, changes: Changes) -> None:
         zookeeper.fail = CorruptRecord("foreign")
         zookeeper.put(queue_record(durability="os"))
+        await trio.sleep(0.05)
+        assert await table.get("orders") == queue_record()
+        assert changes == []
+
+    follow(zookeeper, story)
+
+
+def test_a_zookeeper_that_lost_everything_is_no_reason_to_delete_what_is_stored() -> None:
+    zookeeper = ScriptedZooKeeper(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        zookeeper.laid_out = False
+        zookeeper.put(None)
         await trio.sleep(0.05)
         assert await table.get("orders") == queue_record()
         assert changes == []

@@ -1,4 +1,4 @@
-"""The Thrift server against peers that are too many, too slow, too large or hostile: closed, and the service goes on."""
+"""The Thrift server against peers that are too many, too slow, too large or hostile: closed; the service goes on."""
 
 from __future__ import annotations
 

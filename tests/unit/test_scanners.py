@@ -140,7 +140,8 @@ def test_a_range_begins_at_the_oldest_and_has_no_end_by_default() -> None:
 def test_whatever_is_stored_and_however_it_is_asked_for_every_message_comes_once_in_order(
     stored: list[tuple[int, int, int]], asks: list[int]
 ) -> None:
-    partitions, last, expected = Partitions(), [0, 0, 0], []
+    partitions, last = Partitions(), [0, 0, 0]
+    expected: list[int] = []
     for partition, count, gap in stored:
         base = last[partition] + gap
         partitions.add(partition, base, *["a"] * count)

@@ -20,11 +20,14 @@ PLACES_MAX: Final = 64
 
 
 class Reader:
-    """Reads the segments of one partition; remembers where readers stopped. Thread-safe."""
+    """Reads the segments of one partition; remembers behind which id, and so in which segment, readers stopped.
+
+    Thread-safe.
+    """
 
     def __init__(self, files: ClosedFiles) -> None:
         self._files = files
-        self._places: dict[int, tuple[Segment, int]] = {}
+        self._places: dict[int, int] = {}
         self._lock = Lock()
 
     def read(self, segment: Segment, after: int, bytes_max: int) -> Chunk:
@@ -41,7 +44,7 @@ class Reader:
             data = pread(file, min(first.length, end - at), at)
         headers, size = checked(data, after)
         chunk = Chunk(data if size == len(data) else data[:size], headers)
-        self._remember(chunk.last_id, segment, at + size)
+        self._remember(chunk.last_id, at + size)
         return chunk
 
     def rank(self, segment: Segment, message_id: int) -> int:
@@ -62,19 +65,18 @@ class Reader:
         """Where the first batch with an id above `after` starts."""
         if after < segment.base_id:
             return 0
-        known = self._places.get(after)
-        if known is not None and known[0] is segment:
-            return known[1]
+        if (known := self._places.get(after)) is not None:
+            return known
         start, _ = self._files.index(segment).find(after)
         for at, header in walk(self._files.open(segment), start, end):
             if header.last_id > after:
                 return at
         raise CorruptRecord(f"{segment.log_path.name} ends before the batch after id {after}")
 
-    def _remember(self, last_id: int, segment: Segment, at: int) -> None:
+    def _remember(self, last_id: int, at: int) -> None:
         with self._lock:
             self._places.pop(last_id, None)
-            self._places[last_id] = segment, at
+            self._places[last_id] = at
             if len(self._places) > PLACES_MAX:
                 del self._places[next(iter(self._places))]
 

@@ -1,0 +1,171 @@
+"""Which region host to ask about a partition: the owners in ZooKeeper, cached, and the way from one wrong host to the next.
+
+Ownership is ZooKeeper's to say and the hosts' to enforce; what is cached here is only a guess that saves a look. A host
+that does not own the partition names the owner (NotOwner); that is followed at most twice and never to a host that was
+asked in this round, then ZooKeeper is asked again after a pause.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, NoHost, NotOwner
+from delivery.metastore.records import HostRecord, PartitionRecord
+
+Address = tuple[str, int]
+
+REDIRECTS_MAX: Final = 2
+PAUSE_SECONDS: Final = 0.02
+PAUSE_SECONDS_MAX: Final = 1.0
+
+
+class OwnerCatalog(Protocol):
+    """The part of the catalog that tells who owns what."""
+
+    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+        """The owned partitions of a queue."""
+
+    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+        """The owner's record of one partition."""
+
+    def hosts(self) -> list[HostRecord]:
+        """The live hosts."""
+
+
+class Owners:
+    """The cache. Thread-safe; looking up blocks on ZooKeeper."""
+
+    def __init__(self, catalog: OwnerCatalog, choose: random.Random | None = None) -> None:
+        self._catalog = catalog
+        self._random = choose or random.Random()
+        self._lock = threading.Lock()
+        self._known: dict[str, dict[int, Address]] = {}
+
+    def address(self, queue: str, partition: int, avoid: Address | None = None) -> Address:
+        """The owner's address, or without one any live host's: that host claims the partition or names the owner.
+
+        Of several live hosts not `avoid`. Raises NoHost, MetadataUnavailable, UnknownQueue.
+        """
+        with self._lock:
+            found = self._known.get(queue, {}).get(partition)
+            loaded = queue in self._known
+        if found is not None:
+            return found
+        live = {record.host: record for record in self._catalog.hosts()}
+        if loaded:
+            record = self._catalog.partition(queue, partition)[0]
+            owners = {} if record is None else {partition: record}
+        else:
+            owners = self._catalog.owners(queue)
+        addresses = {number: at for number, owner in owners.items() if (at := _live_owner(owner, live)) is not None}
+        if partition not in addresses:
+            addresses[partition] = self._any(live, avoid)
+        with self._lock:
+            self._known.setdefault(queue, {}).update(addresses)
+        return addresses[partition]
+
+    def learn(self, queue: str, partition: int, address: Address) -> None:
+        """A host named the owner."""
+        with self._lock:
+            self._known.setdefault(queue, {})[partition] = address
+
+    def forget(self, queue: str, partition: int) -> None:
+        """What is known of a partition was wrong: look again."""
+        with self._lock:
+            self._known.get(queue, {}).pop(partition, None)
+
+    def forget_queue(self, queue: str) -> None:
+        """The queue is another one now, or gone."""
+        with self._lock:
+            self._known.pop(queue, None)
+
+    def _any(self, live: dict[str, HostRecord], avoid: Address | None) -> Address:
+        if not live:
+            raise NoHost("no region host is registered in this ZooKeeper; start one with `hoot serve`")
+        addresses = sorted((record.address, record.port) for record in live.values())
+        return self._random.choice([one for one in addresses if one != avoid] or addresses)
+
+
+def _live_owner(owner: PartitionRecord, live: dict[str, HostRecord]) -> Address | None:
+    host = live.get(owner.host)
+    return (host.address, host.port) if host is not None and host.session == owner.session else None
+
+
+class Route:
+    """The way to one partition's owner, for one caller. After each failure it says how long to pause."""
+
+    __slots__ = ("_asked", "_at", "_failures", "_owners", "_partition", "_queue")
+
+    def __init__(self, owners: Owners, queue: str, partition: int) -> None:
+        self._owners, self._queue, self._partition = owners, queue, partition
+        self._asked: list[Address] = []
+        """Hosts that were not the owner, in this round."""
+        self._at: Address | None = None
+        self._failures = 0
+
+    def address(self) -> Address:
+        """Where to send now. Errors as `Owners.address`."""
+        self._at = self._owners.address(self._queue, self._partition, self._at)
+        return self._at
+
+    def arrived(self) -> None:
+        """The host answered as the owner."""
+        if self._failures or self._asked:
+            self._failures = 0
+            self._asked.clear()
+
+    def failed(self, error: HootError) -> float:
+        """How many seconds to pause before asking `address` again."""
+        if isinstance(error, NotOwner):
+            if self._follow(error.address):
+                return 0.0
+            self._forget()
+        elif isinstance(error, HostUnreachable | DeadlineExceeded | NoHost):
+            self._forget()
+        self._failures += 1
+        return min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2 ** min(self._failures, 16)) * random.uniform(0.5, 1.0)
+
+    def _follow(self, text: str | None) -> bool:
+        named = parse_address(text)
+        if self._at is not None:
+            self._asked.append(self._at)
+        if named is None or named in self._asked or len(self._asked) > REDIRECTS_MAX:
+            return False
+        self._owners.learn(self._queue, self._partition, named)
+        return True
+
+    def _forget(self) -> None:
+        self._owners.forget(self._queue, self._partition)
+        self._asked.clear()
+
+
+def parse_address(text: str | None) -> Address | None:
+    """`host:port` as a pair; None for anything else."""
+    host, colon, port = (text or "").rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+        return None
+    return host.strip("[]"), int(port)
+
+
+def retried(
+    route: Route, attempt: Callable[[Address, float], object], deadline: float, clock: Callable[[], float],
+    sleep: Callable[[float], object],
+) -> object:  # fmt: skip
+    """What `attempt(address, seconds left)` gives, tried again after errors that may go away until the deadline.
+
+    Raises the last error then, and any other at once.
+    """
+    while True:
+        try:
+            found = attempt(route.address(), max(0.001, deadline - clock()))
+        except HootError as error:
+            pause = route.failed(error)
+            if not error.retryable or clock() + pause >= deadline:
+                raise
+            sleep(pause)
+        else:
+            route.arrived()
+            return found

@@ -1,0 +1,102 @@
+"""Owned partitions are trimmed to what their queue keeps; others are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+from trio.testing import MockClock
+
+from delivery.cluster.retention import Retention
+from delivery.errors import Fenced, NotOwner, StorageUnavailable
+from delivery.model import QueueSettings
+from delivery.publish.pending import Stored
+from delivery.storage.base import PartitionKey
+from delivery.storage.memory import MemoryDisk
+from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, queue_record
+
+
+class TrimmingStore(FaultyStore):
+    """Counts trims, and fails them when told to."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        super().__init__(disk)
+        self.trims = 0
+        self.fail_trim: Fenced | StorageUnavailable | None = None
+
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+        self.trims += 1
+        if self.fail_trim is not None:
+            raise self.fail_trim
+        return super().trim(key, settings, now_ms)
+
+
+def follow(scene: Scene, story: Callable[[list[tuple[str, int]]], Awaitable[None]]) -> None:
+    """Run a story beside a Retention that looks every ten seconds of a virtual clock."""
+
+    async def run() -> None:
+        freed: list[tuple[str, int]] = []
+        retention = Retention(scene.ownership, scene.store, 10.0, lambda queue, size: freed.append((queue, size)))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scene.ownership.run)
+            await nursery.start(scene.publisher.run)
+            await nursery.start(retention.run)
+            await story(freed)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=MockClock(autojump_threshold=0.05))
+
+
+def trimming(ttl_seconds: float | None = None) -> tuple[Scene, TrimmingStore]:
+    store = TrimmingStore()
+    return Scene(ScriptedCluster(queue_record(ttl_seconds=ttl_seconds)), store), store
+
+
+def test_what_is_too_old_is_dropped_and_counted() -> None:
+    scene, _ = trimming(ttl_seconds=60.0)
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        assert isinstance(await scene.publish(b"long ago"), Stored)
+        await trio.sleep(11)
+        assert freed == [("orders", len(batch(b"long ago")))]
+        assert (await scene.ownership.acquire("orders", 0)).watermark > 0
+
+    follow(scene, story)
+
+
+def test_a_queue_that_keeps_everything_is_not_touched() -> None:
+    scene, store = trimming()
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        await scene.publish(b"a")
+        await trio.sleep(31)
+        assert (freed, store.trims) == ([], 0)
+
+    follow(scene, story)
+
+
+def test_a_partition_that_another_host_took_over_is_dropped() -> None:
+    scene, store = trimming(ttl_seconds=60.0)
+    store.fail_trim = Fenced("epoch 2 is there")
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        owned = await scene.ownership.acquire("orders", 0)
+        await trio.sleep(11)
+        assert isinstance(owned.feed.error, NotOwner)
+
+    follow(scene, story)
+
+
+def test_a_trim_that_fails_is_tried_again() -> None:
+    scene, store = trimming(ttl_seconds=60.0)
+    store.fail_trim = StorageUnavailable("busy")
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        await scene.publish(b"long ago")
+        await trio.sleep(11)
+        assert not freed
+        store.fail_trim = None
+        await trio.sleep(10)
+        assert len(freed) == 1
+
+    follow(scene, story)
