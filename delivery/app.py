@@ -157,7 +157,7 @@ class Host:
         keeper = CheckpointKeeper(catalog, self._config, self.ownership.doubt)
 
         def checkpoint(key: CheckpointKey) -> Checkpoint | None:
-            return catalog.checkpoints(key.queue, key.subscription).get(key.partition)
+            return catalog.checkpoint(key.queue, key.subscription, key.partition)
 
         tools = Tools(self.ownership, keeper, checkpoint, self.metrics, self._config)
         return Supervisor(SubscriptionWatch(zookeeper, catalog), keeper, tools, self._config)

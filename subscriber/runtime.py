@@ -162,10 +162,13 @@ class Runtime:
                 await self._hinted.wait()
             self._hinted = trio.Event()
             async with self._changing:
-                for attachment in list(self._service.attached.values()):
-                    await self._renew(attachment)
+                confirmed = [await self._renew(one) for one in list(self._service.attached.values())]
+            if not all(confirmed):
+                await trio.sleep(_RENEW_PAUSE_SECONDS)
+                self._hint()
 
-    async def _renew(self, attachment: Attachment) -> None:
+    async def _renew(self, attachment: Attachment) -> bool:
+        """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
             again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
@@ -176,11 +179,11 @@ class Runtime:
         except HootError as error:
             log.warning("subscription %s on %s: its registration cannot be confirmed: %s", self._settings.name, queue,
                         error)  # fmt: skip
-            await trio.sleep(_RENEW_PAUSE_SECONDS)
-            self._hint()
+            return False
         else:
             if again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
+        return True
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""

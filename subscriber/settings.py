@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Where region hosts connect to."""
         if self.advertise:
             return self.advertise
-        return socket.getfqdn() if self.host in _ANY_ADDRESS else self.host
+        return socket.gethostname() if self.host in _ANY_ADDRESS else self.host
 
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {

@@ -71,7 +71,7 @@ class Subscriber(Declaration):
         return subscription
 
     def unsubscribe(self, queue: str) -> None:
-        """Delete the subscription to a queue with its checkpoints; its listeners are called no more.
+        """Delete the subscription to a queue with its checkpoints. Once a push under way is done, no listener is called.
 
         Raises UnknownSubscription or UnknownQueue when there is none, SubscriptionBusy when another subscriber is
         attached to it (unless forced), MetadataUnavailable.
@@ -134,8 +134,9 @@ class Subscriber(Declaration):
     def run(self) -> None:
         """`start`, unless it was started, and wait until it is stopped or Ctrl-C is pressed; then `stop`.
 
-        A subscriber that has ended by itself since it was started is not started again. Raises what `start` raises; SubscriptionBusy, UnknownSubscription or UnknownQueue when the last subscription was
-        taken over or deleted; and what comes out of a listener without being an Exception, as SystemExit does.
+        One that has ended by itself since it was started is not started again. Raises what `start` raises;
+        SubscriptionBusy, UnknownSubscription or UnknownQueue when the last subscription was taken over or deleted; and
+        what comes out of a listener without being an Exception, as SystemExit does.
         """
         try:
             if self._thread is None:

@@ -101,6 +101,13 @@ class Checkpoints(Access):
         found = zip(numbers, paths, self._zk.get_many(paths), strict=True)
         return {number: _decode(path, one[0]) for number, path, one in found if one is not None}
 
+    def checkpoint(self, queue: str, name: str, partition: int) -> Checkpoint | None:
+        """The checkpoint of one partition of a subscription, None when it has none. Raises CorruptRecord."""
+        number = checked_partition(check_name("queue", queue), partition)
+        path = records.checkpoint_path(queue, check_name("subscription", name), number)
+        found = self._zk.get(path)
+        return None if found is None else _decode(path, found[0])
+
     def save_checkpoints(self, updates: Sequence[CheckpointUpdate]) -> list[HootError | None]:
         """Save many, each by itself: None where it was saved or where as much had been saved before, else the error.
 

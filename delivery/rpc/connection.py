@@ -20,6 +20,10 @@ _FINISH_SECONDS = 2.0
 _SEQID_MAX = 2**31 - 1
 
 
+_DEAD_PEER_SECONDS = 20
+"""After so long without a sign of life from the peer's machine the connection breaks, however slow its program is."""
+
+
 class _Sent(NamedTuple):
     """A call without its reply yet."""
 
@@ -57,6 +61,7 @@ class Connection:
             raise SubscriberUnreachable(f"{peer} did not accept a connection in {deadline_seconds} s") from None
         except (OSError, ValueError) as error:
             raise SubscriberUnreachable(f"cannot connect to {peer}: {error}") from None
+        _notice_dead_peer(stream.socket)
         return cls(stream.socket, peer)
 
     @property
@@ -193,3 +198,18 @@ class Connection:
         unanswered, self._sent = self._sent, deque()
         for sent in unanswered:
             sent.on_reply(SubscriberUnreachable(self._broken))
+
+
+def _notice_dead_peer(connected: trio.socket.SocketType) -> None:
+    """Have the kernel break the connection when the peer's machine is gone: a pulled cable sends no FIN.
+
+    A slow or stopped program does not count: its kernel still answers.
+    """
+    wanted = {
+        "TCP_KEEPIDLE": _DEAD_PEER_SECONDS // 2, "TCP_KEEPINTVL": _DEAD_PEER_SECONDS // 4, "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": _DEAD_PEER_SECONDS * 1000,
+    }  # fmt: skip
+    connected.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
+    for name, value in wanted.items():
+        if hasattr(trio.socket, name):  # Linux has them all
+            connected.setsockopt(trio.socket.IPPROTO_TCP, getattr(trio.socket, name), value)

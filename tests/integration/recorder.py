@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+import threading
 
 import msgspec
 
@@ -16,6 +16,9 @@ from subscriber import Message, Subscriber
 
 PARTITION_SHIFT = 56
 """Ids of this century stay below 2**56."""
+
+
+NEVER = threading.Event()
 
 
 class Orders(msgspec.Struct):
@@ -52,12 +55,12 @@ class Recorder:
             self.failed.add(message.number)
             raise ValueError("told to fail")
         if orders.pause_seconds:
-            time.sleep(orders.pause_seconds)
+            NEVER.wait(orders.pause_seconds)
         os.write(self.file, (message.partition << PARTITION_SHIFT | message.number).to_bytes(8, "little"))
         if self.count == orders.die_at:
             os._exit(9)
         if self.count == orders.hang_at:
-            time.sleep(3600)
+            NEVER.wait(3600)
 
 
 def main() -> None:

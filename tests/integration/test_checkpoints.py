@@ -45,6 +45,8 @@ def test_a_checkpoint_is_created_then_moved_forward(saver: Catalog, between: Int
     assert saver.save_checkpoints([update(0, 10), update(3, 20, name="t", epoch=7)]) == [None, None]
     assert saver.checkpoints("q", "s") == {0: Checkpoint(10, 1)}
     assert saver.checkpoints("q", "t") == {3: Checkpoint(20, 7)}
+    assert saver.checkpoint("q", "t", 3) == Checkpoint(20, 7)
+    assert saver.checkpoint("q", "t", 4) is None
     between.reads = 0
     for number in range(11, 20):
         assert saver.save_checkpoints([update(0, number)]) == [None]

@@ -182,3 +182,15 @@ def test_two_hosts_may_share_a_folder_and_own_different_partitions(tmp_path: Pat
         store_all(hosts[number % 2], [batch(first_id_at(NOW_MS), [str(number).encode()], key=key)])
     for number, key in enumerate(keys):
         assert bodies_of(hosts[number % 2], key) == [str(number).encode()]
+
+
+def test_a_first_write_that_came_too_late_leaves_nothing(
+    tmp_path: Path, pausing: PausingDisk, new: SegmentedLog
+) -> None:
+    """The new owner found an empty segment and removed it while the old one was about to write to it."""
+    log = SegmentedLog(tmp_path, disk=pausing)
+    log.open(KEY, 1, KEEP)
+    pausing.before_write = lambda: new.open(KEY, 2, KEEP)
+    assert isinstance(log.append([batch(1)])[0], Fenced)
+    assert bodies_of(new) == []
+    assert log_files(tmp_path) == []

@@ -138,10 +138,12 @@ class Writer:
         if not self.folder.exists():
             return 0
         with locked(self.folder / "lock"):
-            if not segment.log_path.exists():
-                return 0
             if not segment.index_path.exists():
-                raise StorageUnavailable(f"a newer epoch of {self.key} has not sealed what this one wrote")
+                if not segment.extent.end and not segment.log_path.exists():
+                    return 0  # The newer owner found no whole batch in it and removed it.
+                raise StorageUnavailable(
+                    f"no seal of a newer epoch of {self.key} tells what counts of this one's writes"
+                )
             room = read_trailer(segment.index_path).extent.end - segment.extent.end
         stored = 0
         for item in batches:
