@@ -155,7 +155,9 @@ class ListenerService:
                 position = max(position, last_id)
         except ListenerFailed as failure:
             return self._failed(inbox, push, failure.handled, failure.__cause__ or failure)
-        except CorruptRecord as error:
+        except Abandoned:
+            raise
+        except Exception as error:  # noqa: BLE001 - a CorruptRecord, or a defect here, which must not stall in silence
             return self._failed(inbox, push, position, error)
         self.counters.pushes += 1
         return self._answer(Status.OK, inbox.end(position))

@@ -71,7 +71,7 @@ class Subscriber(Declaration):
         return subscription
 
     def unsubscribe(self, queue: str) -> None:
-        """Delete the subscription to a queue with its checkpoints. Once a push under way is done, no listener is called.
+        """Delete the subscription to a queue with its checkpoints. After a push under way no listener is called.
 
         Raises UnknownSubscription or UnknownQueue when there is none, SubscriptionBusy when another subscriber is
         attached to it (unless forced), MetadataUnavailable.

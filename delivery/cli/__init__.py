@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -90,6 +91,8 @@ def root(
     Exit status: 0 fine, 1 failed, 2 bad use.
     """
     ctx.ensure_object(dict)["debug"] = debug
+    # What matters to the user of a short command is raised; the long-running ones set up their own logging.
+    logging.basicConfig(level=logging.DEBUG) if debug else logging.getLogger().addHandler(logging.NullHandler())
 
 
 @app.command()

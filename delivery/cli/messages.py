@@ -94,6 +94,8 @@ def scan(
     """
     from delivery.cli.scanning import Selection, scan_all
 
+    if follow and end is not None:
+        raise typer.BadParameter("--follow has no end, --to names one: give one of them")
     until = None if end is None else options.place(end, "--to")
     first = options.place(start, "--from")
     selection = Selection(options.chosen(partitions), _names(topics), first, until, limit)

@@ -41,7 +41,7 @@ class Route(NamedTuple):
     def put(self, publisher: Publisher, body: bytes) -> Receipt:
         """Publish one body with it."""
         key = None if self.key is None else self.key.encode(errors="surrogateescape")
-        return publisher.put(body, key=key, topic=self.topic, headers=self.headers, partition=self.partition)
+        return publisher.put(body, key=key, topic=self.topic, headers=self.headers or None, partition=self.partition)
 
 
 class Tally:
@@ -96,7 +96,6 @@ def _publish(queue: Queue, load: Load, route: Route, tally: Tally) -> None:
                 if len(waiting) >= RECEIPTS_MAX:
                     confirm(RECEIPTS_MAX // 2)
             advance(load.repeat)
-        publisher.flush()
         confirm(0)
 
 

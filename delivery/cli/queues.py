@@ -2,12 +2,14 @@
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
 body_bytes_max}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
-`{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is none.
+`{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is
+none, or where no host could be asked.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +30,9 @@ from delivery.cli.output import (
 )
 from delivery.metastore.records import QueueRecord
 from delivery.model import Durability, QueueSettings
+
+if TYPE_CHECKING:
+    from delivery.client import StoredPartition
 
 queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
 host_app = typer.Typer(help="Look at the region hosts.")
@@ -128,20 +133,25 @@ def info(
     _show_stored(found.partitions)
 
 
-def _show_stored(partitions: Any) -> None:  # noqa: ANN401
+def _show_stored(partitions: Sequence[StoredPartition]) -> None:
     columns = [
         Column("partition", "right"), Column("messages", "right"), Column("size", "right"), Column("oldest"),
         Column("newest"), Column("last id"), Column("host"), Column("epoch", "right"),
     ]  # fmt: skip
-    rows = [
-        [
-            str(one.partition), number(one.messages), size(one.bytes), age(one.first.timestamp_ms),
-            age(one.last.timestamp_ms), str(one.last) if one.last else NOTHING, one.host or NOTHING, str(one.epoch),
-        ]
-        for one in partitions
-    ]  # fmt: skip
-    total = ["total", number(sum(one.messages for one in partitions)), size(sum(one.bytes for one in partitions))]
-    show_table(columns, rows, total=[*total, "", "", "", "", ""] if len(rows) > 1 else None)
+    known = [one for one in partitions if one.host is not None]
+    total = ["total", number(sum(one.messages for one in known)), size(sum(one.bytes for one in known))]
+    footer = [*total, "", "", "", "", ""] if len(partitions) > 1 else None
+    show_table(columns, [_stored_row(one) for one in partitions], total=footer)
+    if len(known) < len(partitions):
+        tell("where a dash stands for the host, none could be asked: `hoot host list` shows those that live")
+
+
+def _stored_row(one: StoredPartition) -> list[str]:
+    if one.host is None:
+        return [str(one.partition), *[NOTHING] * 7]
+    ages = [age(one.first.timestamp_ms), age(one.last.timestamp_ms)]
+    last = str(one.last) if one.last else NOTHING
+    return [str(one.partition), number(one.messages), size(one.bytes), *ages, last, one.host, str(one.epoch)]
 
 
 @queue_app.command()
@@ -233,11 +243,17 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
     }
 
 
-def _stored_fields(one: Any) -> dict[str, Any]:  # noqa: ANN401
+def _stored_fields(one: StoredPartition) -> dict[str, Any]:
+    known = one.host is not None
     return {
-        "partition": one.partition, "host": one.host, "epoch": one.epoch, "first": str(one.first) if one.first else None,
-        "last": str(one.last) if one.last else None, "messages": one.messages, "bytes": one.bytes,
-    }  # fmt: skip
+        "partition": one.partition,
+        "host": one.host,
+        "epoch": one.epoch if known else None,
+        "first": str(one.first) if one.first else None,
+        "last": str(one.last) if one.last else None,
+        "messages": one.messages if known else None,
+        "bytes": one.bytes if known else None,
+    }
 
 
 def _row(record: QueueRecord) -> list[str]:

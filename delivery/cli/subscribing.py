@@ -9,6 +9,7 @@ import secrets
 import threading
 from typing import NamedTuple
 
+from delivery.cli import logs
 from delivery.cli.errors import PipeClosed
 from delivery.cli.formats import Printer
 from delivery.cli.options import Start
@@ -77,8 +78,10 @@ class Subscribing(NamedTuple):
         listener = PrintingListener(Printer(self.form), self.limit)
         if self.limit == 0:
             return
-        # What the listener raises at its limit is no news to the user.
-        logging.getLogger("subscriber").addHandler(logging.NullHandler())
+        logs.set_up("warning", as_json=False)
+        for handler in logging.getLogger().handlers:
+            # What the listener raises at its limit, and what follows, is no news to the user.
+            handler.addFilter(lambda record: not listener.done.is_set())
         subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics, start=self.start

@@ -8,13 +8,17 @@ position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its hos
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
+from delivery.ids import MessageId
+
+if TYPE_CHECKING:
+    from delivery.client import SubscribedPartition, SubscriptionInfo
 
 subscription_app = typer.Typer(help="List, show and delete subscriptions.")
 
@@ -76,15 +80,83 @@ def info(
     ])  # fmt: skip
     print()
     columns = [
-        Column("partition", "right"), Column("position", "right"), Column("acknowledged"), Column("end", "right"),
+        Column("partition", "right"), Column("position", "right"), Column("end", "right"),
         Column("lag", "right"), Column("behind", "right"), Column("host"),
     ]  # fmt: skip
     rows = [
         [
-            str(one.partition), _id(one.position), age(one.position.timestamp_ms), _id(one.end), number(one.lag),
-            span(one.lag_seconds), one.host or NOTHING,
+            str(one.partition), _id(one.position), _id(one.end), number(one.lag), span(one.lag_seconds),
+            one.host or NOTHING,
         ]
         for one in found.partitions
     ]  # fmt: skip
-    total = ["total", "", "", "", number(found.lag), span(found.lag_seconds), ""]
+    total = ["total", "", "", number(found.lag), span(found.lag_seconds), ""]
     show_table(columns, rows, total=total if len(rows) > 1 else None)
+
+
+@subscription_app.command()
+def delete(
+    queue: options.QueueName,
+    name: Name,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Delete a subscription and its position; an attached subscriber gets nothing more.
+
+    With --json: {queue, subscription, deleted, listener}.
+    """
+    from delivery.client import connect
+
+    with connect(zookeeper) as client:
+        found = client.subscription_info(queue, name)
+        if not dry_run:
+            attached = f", to which {found.listener} is attached" if found.listener else ""
+            confirm(f"delete subscription {name} of queue {queue} and its position{attached}", yes=yes)
+            client.delete_subscription(queue, name)
+    if as_json:
+        show_json({"queue": queue, "subscription": name, "deleted": not dry_run, "listener": found.listener})
+    else:
+        print(f"{'would delete' if dry_run else 'deleted'} subscription {name} of queue {queue}")
+
+
+def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
+    """The JSON form of a subscription without its partitions."""
+    return {
+        "queue": found.queue,
+        "subscription": found.subscription,
+        "created": moment(found.created_ms),
+        "all_partitions": found.all_partitions,
+        "topics": list(found.topics),
+        "listener": found.listener,
+        "lag": found.lag,
+        "lag_seconds": _rounded(found.lag_seconds),
+    }
+
+
+def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
+    return {
+        "partition": one.partition,
+        "start": str(one.start),
+        "position": str(one.position),
+        "end": None if one.end is None else str(one.end),
+        "lag": one.lag,
+        "lag_seconds": _rounded(one.lag_seconds),
+        "host": one.host,
+    }
+
+
+def _row(found: SubscriptionInfo) -> list[str]:
+    partitions = "all" if found.all_partitions else str(len(found.partitions))
+    topics = ", ".join(found.topics) or "all"
+    progress = [number(found.lag), span(found.lag_seconds)]
+    return [found.queue, found.subscription, partitions, topics, found.listener or NOTHING, *progress]
+
+
+def _id(message_id: MessageId | None) -> str:
+    return str(message_id) if message_id else NOTHING
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

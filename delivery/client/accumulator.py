@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Accumulator:
     """Open and closed batches per partition, and the bytes that may still be taken in."""
 
-    __slots__ = ("_closed", "_current", "_limits", "_open", "_router", "room")
+    __slots__ = ("_closed", "_current", "_limits", "_open", "_router", "_stopped", "closings", "room", "unsettled")
 
     def __init__(self, router: Router, limits: Limits) -> None:
         self._router, self._limits = router, limits
@@ -60,9 +60,14 @@ class Accumulator:
         """The open batch of the partition for messages without a key: what `append` fills."""
         self.room = limits.buffer_bytes
         """Bytes that may still be taken in; what is settled gives its bytes back through `settled`."""
+        self.unsettled: dict[Batch, None] = {}
+        """Every batch whose outcome is not known, in the order of opening."""
+        self._stopped = False
+        self.closings = 0
+        """How many batches were closed so far."""
 
     def append(self, row: Row, size: int) -> Batch | None:
-        """The quick way for a message with neither key nor partition: into the open batch; None if it must be `place`d."""
+        """The quick way for a message with neither key nor partition: into the open batch, or None: `place` it."""
         batch = self._current
         if batch is None or batch.size + size > self._limits.batch_bytes or size > self.room:
             return None
@@ -90,6 +95,7 @@ class Accumulator:
             batch = self._fitting(number, size)
         if batch is None:
             batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout)
+            self.unsettled[batch] = None
         if number == self._router.sticky:
             self._current = batch
         batch.deadline = max(batch.deadline, now + timeout)
@@ -139,12 +145,21 @@ class Accumulator:
             batch.due = min(batch.due, now)
 
     def settled(self, batch: Batch) -> None:
-        """The bytes of a batch are free again."""
+        """The outcome of a batch is known: its bytes are free again."""
         self.room += batch.size
+        del self.unsettled[batch]
 
-    def held(self) -> list[Batch]:
-        """Every batch that was not taken yet."""
-        return [*(b for waiting in self._closed.values() for b in waiting), *self._open.values()]
+    def stop(self) -> None:
+        """No message is `append`ed any more."""
+        self._stopped, self._current = True, None
+
+    def take_all(self) -> list[Batch]:
+        """Take out every batch that was not taken yet."""
+        for batch in list(self._open.values()):
+            self._close(batch)
+        held = [batch for waiting in self._closed.values() for batch in waiting]
+        self._closed.clear()
+        return held
 
     def _fitting(self, number: int, size: int) -> Batch | None:
         """The open batch of a partition if the message fits; one that is too full for it is closed."""
@@ -164,8 +179,9 @@ class Accumulator:
 
     def _close(self, batch: Batch) -> None:
         number = batch.partition
+        self.closings += 1
         del self._open[number]
         self._closed.setdefault(number, deque()).append(batch)
         if number == self._router.sticky:
             self._router.change()
-            self._current = self._open.get(self._router.sticky)
+            self._current = None if self._stopped else self._open.get(self._router.sticky)

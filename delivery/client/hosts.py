@@ -1,4 +1,4 @@
-"""Which region host to ask about a partition: the owners in ZooKeeper, cached, and the way from one wrong host to the next.
+"""Which region host to ask about a partition: the owners in ZooKeeper, cached, and what to do when one is not.
 
 Ownership is ZooKeeper's to say and the hosts' to enforce; what is cached here is only a guess that saves a look. A host
 that does not own the partition names the owner (NotOwner); that is followed at most twice and never to a host that was
@@ -126,7 +126,8 @@ class Route:
         elif isinstance(error, HostUnreachable | DeadlineExceeded | NoHost):
             self._forget()
         self._failures += 1
-        return min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2 ** min(self._failures, 16)) * random.uniform(0.5, 1.0)
+        pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** min(self._failures, 16))
+        return float(pause * random.uniform(0.5, 1.0))
 
     def _follow(self, text: str | None) -> bool:
         named = parse_address(text)

@@ -7,11 +7,11 @@ order, or reported:
 
 1.  Sequences are given when a batch is first sent. Every attempt to send it again uses the same one.
 2.  After any failure, and with a producer that the host has not seen, one batch is sent alone; only when it is stored
-    does the window open. Otherwise a host that does not know the producer would take the second batch without the first.
+    does the window open. A host that does not know the producer would else take the second batch without the first.
 3.  Once something fails, nothing more is sent until all that is in flight was answered or its connection is broken.
     Then it goes out again from the oldest on.
 4.  An attempt without an answer, or with one that leaves it open, puts the batch in doubt for good: an answer to a
-    later attempt says nothing of the earlier one. What fails in doubt is reported as UnknownOutcome, else it was refused.
+    later attempt says nothing of the earlier one. What fails in doubt is reported as UnknownOutcome, else as refused.
 5.  A batch that leaves without being stored leaves a gap in the sequences. The rest goes on under a new producer id
     (which cannot meet late copies of the old one) as soon as it is known that none of it is stored: when none of it is
     in doubt, or when the oldest is answered with OutOfSequence. Until then it keeps its sequences.
@@ -227,7 +227,7 @@ class Lane:
             self._waiting = self._restarted(waiting)
 
     def _restarted(self, entries: Iterable[Entry]) -> deque[Entry]:
-        """None of these is stored, or only ones whose outcome was reported: the rest goes on under a new producer id."""
+        """Those whose outcome is open: none of them is stored, they go on under a new producer id."""
         self._restart = True
         kept = deque(entry for entry in entries if not entry.reported)
         for entry in kept:

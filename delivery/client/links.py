@@ -19,7 +19,7 @@ ANSWER_SECONDS: Final = 10.0
 class Stream:
     """One partition of a publisher: its lane, the way to its owner, and the link that its batches in flight are on."""
 
-    __slots__ = ("lane", "link", "partition", "route", "trouble")
+    __slots__ = ("lane", "link", "partition", "reason", "route", "trouble")
 
     def __init__(self, owners: Owners, queue: str, partition: int, window: int) -> None:
         self.partition = partition
@@ -28,6 +28,8 @@ class Stream:
         self.link: Link | None = None
         self.trouble: HootError | None = None
         """The first error since the lane began to drain."""
+        self.reason: HootError | None = None
+        """What last kept its batches from being stored; None since one was."""
 
 
 class Link(BlockingConnection):

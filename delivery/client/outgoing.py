@@ -10,7 +10,7 @@ import msgspec
 from delivery.batch import Row
 from delivery.client.accumulator import ROW_BYTES
 from delivery.errors import MessageTooLarge
-from delivery.model import KEY_BYTES_MAX, check_topic, encode_headers
+from delivery.model import KEY_BYTES_MAX, check_partition, check_topic, encode_headers
 
 TOPICS_KEPT: Final = 10_000
 """Topic names remembered as checked, per publisher."""
@@ -31,10 +31,11 @@ class NewMessage(msgspec.Struct, frozen=True):
 class Outgoing:
     """The checks of one queue's messages. Thread-safe: what it remembers only saves work."""
 
-    __slots__ = ("_body_bytes_max", "_refresh", "topics")
+    __slots__ = ("_body_bytes_max", "_partitions", "_queue", "_refresh", "topics")
 
-    def __init__(self, body_bytes_max: int, refresh: Callable[[], int]) -> None:
+    def __init__(self, queue: str, partitions: int, body_bytes_max: int, refresh: Callable[[], int]) -> None:
         """`refresh` gives the queue's limit of a body as it is now; asked before a body is refused."""
+        self._queue, self._partitions = queue, partitions
         self._body_bytes_max, self._refresh = body_bytes_max, refresh
         self.topics = {""}
         """Topics that were checked."""
@@ -70,6 +71,8 @@ class Outgoing:
     def row_of(self, message: Bytes | NewMessage) -> tuple[Row, int, int | None]:
         """As `row`, with the partition, of one element given to `put_many`."""
         if isinstance(message, NewMessage):
+            if message.partition is not None:
+                check_partition(message.partition, self._partitions, self._queue)
             return (*self.row(message.body, message.key, message.topic, message.headers), message.partition)
         return (*self.row(message, None, "", None), None)
 

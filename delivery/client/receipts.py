@@ -66,8 +66,6 @@ class Batch:
 
     def wait(self, timeout: float | None) -> bool:
         """Whether it was settled within `timeout` seconds (None: without a limit of its own)."""
-        if self.settled:
-            return True
         with _settling:
             if self.settled:
                 return True

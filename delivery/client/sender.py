@@ -36,10 +36,12 @@ NAP_SECONDS: Final = 1.0
 class Sender:
     """Streams and links of one publisher. Not thread-safe, but for `wait` and `wake`; close it when done."""
 
-    def __init__(self, queue: str, owners: Owners, accumulator: Accumulator, lock: threading.Lock, window: int) -> None:
-        """`lock` guards the accumulator; it is held for moments only."""
+    def __init__(
+        self, queue: str, owners: Owners, accumulator: Accumulator, room: threading.Condition, window: int
+    ) -> None:
+        """`room` guards the accumulator, is held for moments only, and is notified when a batch leaves it for good."""
         self._queue, self._owners, self._window = queue, owners, window
-        self._accumulator, self._lock = accumulator, lock
+        self._accumulator, self._lock = accumulator, room
         self._streams: dict[int, Stream] = {}
         self._active: dict[int, Stream] = {}
         """Those that hold a batch."""
@@ -48,6 +50,7 @@ class Sender:
         self._links: dict[Address, Link] = {}
         self._epoll = select.epoll()
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = threading.Lock()
         self._epoll.register(self._waker, select.EPOLLIN)
         self._late_at = 0.0
         self.asleep_until = 0.0
@@ -92,7 +95,9 @@ class Sender:
         """Close the connections. Nobody may be waiting any more."""
         self.reset("the publisher was closed")
         self._epoll.close()
-        os.close(self._waker)
+        with self._waking:  # so that nobody writes to a number that another file gets
+            os.close(self._waker)
+            self._waker = -1
 
     # -- without
 
@@ -108,19 +113,20 @@ class Sender:
 
     def wake(self) -> None:
         """End a `wait`, or the next one."""
-        with contextlib.suppress(OSError):  # it is full, and so awake; or just closed
-            os.eventfd_write(self._waker, 1)
+        with self._waking:
+            if self._waker >= 0:
+                os.eventfd_write(self._waker, 1)
 
     # -- inside
 
     def _next_due(self, now: float) -> float:
         with self._lock:
             due = self._accumulator.next_due(now)
-            held = self._accumulator.holds
+            held = bool(self._accumulator.unsettled)
             ready = any(self._can_send(partition, now) for partition in self._accumulator.ready(now))
         if ready:
             return now
-        times = [now + NAP_SECONDS] if held or self._active else []
+        times = [now + NAP_SECONDS] if held else []
         times += [due] if due is not None else []
         with contextlib.suppress(RuntimeError):  # changed by whoever has the turn: they will look again
             times += [stream.lane.paused_until for stream in self._backlog.values() if not stream.lane.flying]
@@ -165,8 +171,9 @@ class Sender:
             address = stream.route.address()
             stream.link = self._links.get(address) or self._connect(address)
         except HootError as error:
+            stream.reason = error
             stream.lane.blocked(error)
-            stream.lane.paused_until = monotonic() + stream.route.failed(error)
+            self._pause(stream, error)
             if not error.retryable:
                 self._give_out(stream, stream.lane.abandon(error))
             return None
@@ -206,6 +213,7 @@ class Sender:
             stream.trouble = stream.trouble or answer
         else:
             stream.route.arrived()
+            stream.reason = None
             batch = stream.lane.stored()
             if batch is not None and answer.count != len(batch.rows):
                 self._fail(batch, UnknownOutcome("the host answered for another number of messages than were sent"))
@@ -238,8 +246,8 @@ class Sender:
     def _after_failure(self, stream: Stream) -> None:
         """Once all that was in flight is answered or lost: report what has failed for good, pause before the rest."""
         if stream.trouble is not None and not stream.lane.flying:
-            stream.lane.paused_until = monotonic() + stream.route.failed(stream.trouble)
-            stream.trouble = None
+            self._pause(stream, stream.trouble)
+            stream.trouble, stream.reason = None, stream.trouble
             self._give_out(stream, stream.lane.settle(monotonic()))
 
     def _expire(self, now: float) -> None:
@@ -248,7 +256,12 @@ class Sender:
         with self._lock:
             late = self._accumulator.expired(now)
         for batch in late:
-            self._fail(batch, HostUnreachable("it could not be sent in time; nothing was stored"))
+            reason = self._stream(batch.partition).reason
+            self._fail(batch, reason or HostUnreachable("the message could not be sent in time"))
+
+    def _pause(self, stream: Stream, error: HootError) -> None:
+        stream.lane.paused_until = monotonic() + stream.route.failed(error)
+        self.wake()  # whoever sleeps may do so for longer than that
 
     def _give_out(self, stream: Stream, settled: Iterable[Settled]) -> None:
         for batch, error in settled:
@@ -263,6 +276,7 @@ class Sender:
     def _release(self, batch: Batch) -> None:
         with self._lock:
             self._accumulator.settled(batch)
+            self._lock.notify_all()
 
     def _note(self, stream: Stream) -> None:
         """Keep the books of who holds what."""

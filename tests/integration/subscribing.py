@@ -15,6 +15,7 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import ListenerRecord
 from delivery.model import Message
 from delivery.rpc.connection import Connection
+from subscriber import AsyncSubscriber, Event, Subscriber, Subscription
 
 QUEUE, NAME = "flights", "audit"
 
@@ -144,3 +145,36 @@ async def in_thread(event: threading.Event) -> None:
 
 def numbers(messages: Iterable[Message]) -> list[int]:
     return [message.number for message in messages]
+
+
+class Stage:
+    """A running subscriber with one subscription, and the test as the owner of its partitions."""
+
+    def __init__(self, subscriber: AsyncSubscriber, subscription: Subscription, owner: Owner) -> None:
+        self.subscriber, self.subscription, self.owner = subscriber, subscription, owner
+        self.events: list[Event] = []
+
+
+class Theatre:
+    """Opens stages over one queue."""
+
+    def __init__(self, catalog: Catalog, zookeeper_hosts: str) -> None:
+        self.catalog, self.zookeeper_hosts = catalog, zookeeper_hosts
+
+    @contextlib.asynccontextmanager
+    async def stage(self, *listeners: object, batches: bool = False, grace: float = 10.0) -> AsyncIterator[Stage]:
+        subscriber = AsyncSubscriber(NAME, self.zookeeper_hosts, grace_seconds=grace)
+        subscription = await subscriber.subscribe(QUEUE, start="earliest")
+        for one in listeners:
+            (subscription.batch_listener if batches else subscription.listener)(one)  # type: ignore[type-var]
+        async with subscriber, owner_of(attached(self.catalog)) as owner:
+            stage = Stage(subscriber, subscription, owner)
+            subscriber.on_event(stage.events.append)
+            yield stage
+
+
+def ignore(message: Message) -> None: ...
+
+
+def subscribed(subscriber: Subscriber, **more: Any) -> Subscription:
+    return subscriber.subscribe(QUEUE, **{"start": "earliest", "listener": ignore, **more})

@@ -16,23 +16,16 @@ def message(body: bytes) -> Message:
     return Message(1, body, "", None, 0, "q")
 
 
-@pytest.fixture
-def out(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
-    stream = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stream, write_through=True))
-    return stream
-
-
-def test_what_is_printed_is_handed_over_with_each_push(out: io.BytesIO) -> None:
+def test_what_is_printed_is_handed_over_with_each_push(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     listener = PrintingListener(Printer("body"), None)
     listener.take(message(b"one"))
     listener.take(message(b"two"))
     listener.flush([])
-    assert out.getvalue() == b"one\ntwo\n"
+    assert capsysbinary.readouterr().out == b"one\ntwo\n"
     assert not listener.done.is_set()
 
 
-def test_messages_behind_the_limit_are_not_handled(out: io.BytesIO) -> None:
+def test_messages_behind_the_limit_are_not_handled(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """They stay in the queue for the next subscriber of that name."""
     listener = PrintingListener(Printer("body"), 2)
     listener.take(message(b"one"))
@@ -41,7 +34,7 @@ def test_messages_behind_the_limit_are_not_handled(out: io.BytesIO) -> None:
     for body in (b"three", b"three"):
         with pytest.raises(Enough):
             listener.take(message(body))
-    assert out.getvalue() == b"one\ntwo\n"
+    assert capsysbinary.readouterr().out == b"one\ntwo\n"
 
 
 class Broken(io.BytesIO):

@@ -26,7 +26,7 @@ from tests.integration.subscribing import NAME, QUEUE, Noted, Owner, attached, b
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 # A script as a newcomer writes it.
 SCRIPT = """\
@@ -46,12 +46,6 @@ def on_event(event):
 subscriber.run()
 print("bye", flush=True)
 """
-
-
-@pytest.fixture
-def queue(catalog: Catalog) -> Catalog:
-    catalog.create_queue(QUEUE, QueueSettings(partitions=2))
-    return catalog
 
 
 @pytest.fixture

@@ -1,0 +1,43 @@
+"""What applications import to publish, scan and administer: blocking here, the same names for trio in `aio`.
+
+For example:
+
+    from delivery import connect
+
+    with connect("127.0.0.1:2181") as client:
+        queue = client.create_queue("orders", partitions=4)
+        stored = queue.put(b"one order", key=b"customer-7")
+        with queue.publisher() as publisher:
+            receipts = [publisher.put(body) for body in bodies]
+        for message in queue.scanner():
+            print(message.id, message.body)
+"""
+
+from __future__ import annotations
+
+from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
+from delivery.client.client import Client, connect
+from delivery.client.outgoing import NewMessage
+from delivery.client.publisher import Publisher
+from delivery.client.queue import PartitionBounds, Queue
+from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Start
+
+__all__ = [
+    "Client",
+    "CombinedPartitionScanner",
+    "NewMessage",
+    "PartitionBounds",
+    "PartitionScanner",
+    "PublishedMessage",
+    "Publisher",
+    "Queue",
+    "QueueInfo",
+    "QueueScanner",
+    "Receipt",
+    "Start",
+    "StoredPartition",
+    "SubscribedPartition",
+    "SubscriptionInfo",
+    "connect",
+]

@@ -1,0 +1,217 @@
+"""What operators ask and change: queues, what their partitions hold, subscriptions and how far they have got."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from delivery.batch import peek
+from delivery.client.calls import Calls
+from delivery.client.hosts import Owners
+from delivery.errors import HootError, InvalidRequest, UnknownSubscription
+from delivery.ids import MessageId
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.model import QueueSettings
+from delivery.rpc.protocol import load_idl
+
+LOOK_SECONDS = 5.0
+"""How long one partition is asked before its numbers are given as unknown."""
+
+
+class StoredPartition(msgspec.Struct, frozen=True):
+    """What a partition holds. Ids are 0 when it holds nothing; `host` is None when its numbers cannot be had now."""
+
+    partition: int
+    host: str | None
+    """The owner's host:port."""
+    epoch: int
+    first: MessageId
+    last: MessageId
+    messages: int
+    bytes: int
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """A queue and what hangs on it."""
+
+    record: QueueRecord
+    subscriptions: tuple[str, ...]
+    partitions: tuple[StoredPartition, ...]
+
+
+class SubscribedPartition(msgspec.Struct, frozen=True):
+    """How far a subscription has got in one partition. None stands for what cannot be had now."""
+
+    partition: int
+    start: MessageId
+    """It began after this id."""
+    position: MessageId
+    """Everything up to here is acknowledged: the checkpoint, or `start` before the first."""
+    end: MessageId | None
+    """The last id of the partition."""
+    lag: int | None
+    """Messages of the partition above `position`, whatever their topic."""
+    lag_seconds: float | None
+    """The age of the oldest of these; 0 when there is none."""
+    host: str | None
+
+
+class SubscriptionInfo(msgspec.Struct, frozen=True):
+    """A subscription, who is attached, and how far it has got."""
+
+    queue: str
+    subscription: str
+    created_ms: int
+    all_partitions: bool
+    topics: tuple[str, ...]
+    listener: str | None
+    """host:port of the subscriber that is attached."""
+    partitions: tuple[SubscribedPartition, ...]
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions; None when one of them is not known."""
+        lags = [one.lag for one in self.partitions]
+        return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Of the partition that is furthest behind; None when one of them is not known."""
+        ages = [one.lag_seconds for one in self.partitions]
+        return None if None in ages else max((age or 0.0 for age in ages), default=0.0)
+
+
+class Admin:
+    """Administration over one catalog and the region hosts. Thread-safe; closes nothing.
+
+    Every call raises MetadataUnavailable when ZooKeeper does not answer within its deadline.
+    """
+
+    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
+        self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._read_request = load_idl("delivery").ReadRequest
+
+    def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
+        """See Client.create_queue."""
+        return self._catalog.create_queue(name, changed(settings or QueueSettings(), changes))
+
+    def update_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
+        """See Client.update_queue."""
+        present = self._catalog.queue(name).settings
+        return self._catalog.update_queue(name, changed(settings or present, changes))
+
+    def delete_queue(self, name: str) -> None:
+        """See Client.delete_queue."""
+        self._catalog.delete_queue(name)
+        self._owners.forget_queue(name)
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return self._catalog.queues()
+
+    def queue_record(self, name: str) -> QueueRecord:
+        """A queue's record. Raises UnknownQueue, naming what comes near."""
+        return self._catalog.queue(name)
+
+    def queue_records(self) -> list[QueueRecord]:
+        """The records of all queues, by name."""
+        return [self._catalog.queue(name) for name in self._catalog.queues()]
+
+    def queue_info(self, name: str) -> QueueInfo:
+        """A queue with its subscriptions and what each partition holds. Raises UnknownQueue.
+
+        Looking at a partition that nobody owns yet makes a host take it.
+        """
+        record = self._catalog.queue(name)
+        partitions = tuple(self._stored(name, number) for number in range(record.settings.partitions))
+        return QueueInfo(record, tuple(self._catalog.subscriptions(name)), partitions)
+
+    def hosts(self) -> list[HostRecord]:
+        """The live region hosts."""
+        return self._catalog.hosts()
+
+    def subscriptions(self, queue: str) -> list[str]:
+        """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
+        return self._catalog.subscriptions(queue)
+
+    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
+        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
+        record = self._subscription(queue, name)
+        checkpoints = self._catalog.checkpoints(queue, name)
+        listener = self._catalog.listener(queue, name)
+        partitions = []
+        for number, start in sorted(record.starts.items()):
+            position = max(start, checkpoints[number].id if number in checkpoints else 0)
+            partitions.append(self._subscribed(queue, number, start, position))
+        return SubscriptionInfo(
+            queue, name, record.created_ms, record.all_partitions, record.topics,
+            None if listener is None else f"{listener.address}:{listener.port}", tuple(partitions),
+        )  # fmt: skip
+
+    def delete_subscription(self, queue: str, name: str) -> None:
+        """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
+        self._subscription(queue, name)
+        self._catalog.delete_subscription(queue, name)
+
+    def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
+        record = self._catalog.subscription(queue, name)
+        if record is None:
+            self._catalog.queue(queue)
+            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
+        return record
+
+    def _stored(self, queue: str, partition: int) -> StoredPartition:
+        try:
+            info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
+            host = self._host(queue, partition)
+        except HootError as error:
+            if not error.retryable:
+                raise
+            return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0)
+        first, last = MessageId(info.firstId), MessageId(info.lastId)
+        return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
+
+    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
+        place = (partition, MessageId(start), MessageId(position))
+        try:
+            info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
+            lag = self._calls.call(
+                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
+            )
+            age = self._oldest_age(queue, partition, position) if lag else 0.0
+            host = self._host(queue, partition)
+        except HootError as error:
+            if not error.retryable:
+                raise
+            return SubscribedPartition(*place, None, None, None, None)
+        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
+
+    def _oldest_age(self, queue: str, partition: int, position: int) -> float:
+        """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
+        request = self._read_request(
+            queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
+        )
+        reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
+        header = peek(reply.batches)
+        if header is None:
+            return 0.0
+        oldest = MessageId(max(header.base_id, position + 1))
+        return max(0.0, time.time() - oldest.timestamp_ms / 1000)
+
+    def _host(self, queue: str, partition: int) -> str:
+        address, port = self._owners.address(queue, partition)
+        return f"{address}:{port}"
+
+
+def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:
+    """`settings` with the named fields changed. Raises InvalidRequest for unknown fields and wrong types."""
+    known: Sequence[str] = QueueSettings.__struct_fields__
+    if unknown := sorted(set(changes) - set(known)):
+        raise InvalidRequest(f"a queue has no setting {', '.join(unknown)}: it has {', '.join(known)}")
+    try:
+        return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, QueueSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"these settings cannot be: {error}") from None

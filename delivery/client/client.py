@@ -1,0 +1,140 @@
+"""Connecting to Hoot: a Client holds the ZooKeeper session and the connections that its queues share."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Self
+
+from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
+from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.hosts import Owners
+from delivery.client.links import CONNECT_SECONDS
+from delivery.client.queue import Queue
+from delivery.errors import Closed
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
+from delivery.rpc.pool import Pool
+
+
+def connect(zookeeper: str = "127.0.0.1:2181", *, session_timeout: float = 10.0, deadline: float = 5.0) -> Client:
+    """A Client of the Hoot that this ZooKeeper (`host:port,…/folder`) knows. Close it, or use it as a context manager.
+
+    A call to ZooKeeper takes at most `deadline` seconds. Raises MetadataUnavailable when none answers by then,
+    ConfigError when `zookeeper` cannot be read.
+    """
+    session = ZooKeeperClient(zookeeper, session_timeout=session_timeout, deadline=deadline)
+    session.start()
+    return Client(session)
+
+
+class Client:
+    """Queues and their administration. Thread-safe, not for use after a fork. `close` closes all that came from it."""
+
+    def __init__(self, session: ZooKeeperClient) -> None:
+        """Takes over a session that was started; `connect` makes one."""
+        self._session = session
+        self._pool = Pool(connect_deadline=CONNECT_SECONDS, call_deadline=CALL_SECONDS)
+        self._catalog = Catalog(session)
+        self._owners = Owners(self._catalog)
+        self._calls = Calls(self._owners, self._pool)
+        self._admin = Admin(self._catalog, self._owners, self._calls)
+        self._lock = threading.Lock()
+        self._queues: dict[str, Queue] = {}
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the queues' publishers (flushing them) and all connections. Closing twice is fine."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            queues = list(self._queues.values())
+            self._queues.clear()
+        for queue in queues:
+            queue.close()
+        self._pool.close()
+        self._session.stop()
+
+    def queue(self, name: str) -> Queue:
+        """The queue. Raises UnknownQueue, naming what comes near, and InvalidRequest for what is no name."""
+        return self._queue_of(self._open().queue_record(name))
+
+    def create_queue(self, name: str, settings: QueueSettings | None = None, /, **changes: Any) -> Queue:  # noqa: ANN401
+        """Create a queue with `settings`, or with the fields of QueueSettings as keywords, and give it.
+
+        Raises QueueExists, InvalidRequest.
+        """
+        return self._queue_of(self._open().create_queue(name, settings, changes))
+
+    def update_queue(
+        self, name: str, settings: QueueSettings | None = None, /, **changes: Any  # noqa: ANN401
+    ) -> QueueRecord:  # fmt: skip
+        """Change settings: what is not named stays. Raises UnknownQueue, and InvalidRequest for other partitions."""
+        return self._open().update_queue(name, settings, changes)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages and subscriptions. Raises UnknownQueue."""
+        self._open().delete_queue(name)
+        with self._lock:
+            gone = self._queues.pop(name, None)
+        if gone is not None:
+            gone.close()
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return self._open().queues()
+
+    def queue_record(self, name: str) -> QueueRecord:
+        """A queue's record: settings, generation, creation. Raises UnknownQueue."""
+        return self._open().queue_record(name)
+
+    def queue_records(self) -> list[QueueRecord]:
+        """The records of all queues, by name."""
+        return self._open().queue_records()
+
+    def queue_info(self, name: str) -> QueueInfo:
+        """A queue with its subscriptions and what each partition holds. Raises UnknownQueue."""
+        return self._open().queue_info(name)
+
+    def hosts(self) -> list[HostRecord]:
+        """The live region hosts."""
+        return self._open().hosts()
+
+    def subscriptions(self, queue: str) -> list[str]:
+        """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
+        return self._open().subscriptions(queue)
+
+    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
+        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().subscription_info(queue, name)
+
+    def delete_subscription(self, queue: str, name: str) -> None:
+        """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
+        self._open().delete_subscription(queue, name)
+
+    def _open(self) -> Admin:
+        if self._closed:
+            raise Closed("the client is closed")
+        return self._admin
+
+    def _queue_of(self, record: QueueRecord) -> Queue:
+        """The Queue object of a record: one for all callers, as long as the queue stays what it is."""
+        with self._lock:
+            if self._closed:
+                raise Closed("the client is closed")
+            known = self._queues.get(record.name)
+            if known is not None and known.record == record:
+                return known
+            made = Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))
+            self._queues[record.name] = made
+        if known is not None and known.record.generation != record.generation:
+            known.close()  # it was deleted; with other settings it goes on for those who have it
+        return made
