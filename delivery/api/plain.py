@@ -15,10 +15,11 @@ import trio
 from delivery.api.scanners import Cursor, ReadPartition, Scanner, ScannerTable, check_range
 from delivery.batch import BATCH_COUNT_MAX, Row, encode
 from delivery.cluster.queues import QueueTable
-from delivery.errors import CorruptRecord, InvalidRequest
-from delivery.model import Message, check_partition, check_topic, encode_headers
+from delivery.errors import InvalidRequest
+from delivery.model import check_partition, check_topic, encode_headers
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
+from delivery.rpc.messages import plain_struct
 from delivery.rpc.protocol import load_idl
 
 LIST_MAX: Final = 10_000
@@ -63,25 +64,11 @@ class PlainCalls:
         if not 1 <= count <= LIST_MAX:
             raise InvalidRequest(f"ask for 1 to {LIST_MAX} messages, not {count}")
         scanner = self._scanners.use(scanner_id, trio.current_time())
-        return [self._to_struct(message) for message in await scanner.take(count, self._read)]
+        return [plain_struct(self._struct, message) for message in await scanner.take(count, self._read)]
 
     def close_scanner(self, scanner_id: int) -> None:
         """Close a scanner; fine when it is closed."""
         self._scanners.close(scanner_id)
-
-    def _to_struct(self, message: Message) -> Any:
-        return self._struct(
-            id=message.number, partition=message.partition, topic=message.topic, key=message.key,
-            headers=_headers(message), body=message.body,
-        )  # fmt: skip
-
-
-def _headers(message: Message) -> dict[str, bytes]:
-    """The headers; a publisher that wrote nonsense loses them, because the message after it must still be reached."""
-    try:
-        return message.headers
-    except CorruptRecord:
-        return {}
 
 
 def _row(message: Any) -> Row:

@@ -20,14 +20,13 @@ from delivery.batch import headers_in, open_batch, select
 from delivery.errors import HootError, InvalidRequest, Throttled, UnknownScanner
 from delivery.ids import ID_MAX
 from delivery.model import Message
+from delivery.rpc.messages import plain_bytes
 from delivery.storage.base import Chunk
 
 _CHUNK_BYTES: Final = 64 * 1024
 _SCANNER_IDS: Final = 2**31 - 1
 _LIST_BYTES_MAX: Final = 3 * 1024 * 1024
 """A list of messages ends behind this many bytes, so that with the largest message on top it fits every frame."""
-_MESSAGE_BYTES: Final = 64
-"""What a message takes as a struct beside its parts."""
 
 ReadPartition = Callable[[str, int, int, int], Awaitable[Chunk | None]]
 """Reads (queue, partition, after, bytes_max): the next whole batches."""
@@ -109,20 +108,13 @@ class Scanner:
                 _, place = heapq.heappop(heap)
                 cursor = self.cursors[place]
                 taken.append(cursor.pop())
-                size += _size(taken[-1])
+                size += plain_bytes(taken[-1])
                 if cursor.head is None:
                     with contextlib.suppress(HootError):  # what was taken must get out; the next call meets the error
                         await cursor.fill(read)
                 if cursor.head is not None:
                     heapq.heappush(heap, (cursor.head.number, place))
             return taken
-
-
-def _size(message: Message) -> int:
-    """About as many bytes as the message takes as a struct of the IDL."""
-    return (
-        _MESSAGE_BYTES + len(message.topic) + len(message.key or b"") + len(message.header_block) + len(message.body)
-    )
 
 
 class ScannerTable:

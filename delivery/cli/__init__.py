@@ -1,9 +1,10 @@
 """The command line `hoot`: one module per group of commands, and the root that joins them.
 
     serve.py           hoot serve, hoot zookeeper
-    queues.py          hoot queue …, hoot host list
+    queues.py          hoot queue …
     messages.py        hoot publish, hoot scan, hoot subscribe
     subscriptions.py   hoot subscription …
+    hosts.py           hoot host …
 
 `hoot bench` and `hoot demo` are commands of their packages and loaded when they are asked for. Everything slow to
 import (ZooKeeper's client, trio, rich) is imported inside the commands, so that `hoot --help` and shell completion
@@ -24,28 +25,28 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import messages, queues, serve, subscriptions
+from delivery.cli import hosts, messages, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
 
 _ELSEWHERE = ("bench", "demo")
-"""Commands that a package `delivery.<name>` brings: its module `cli` has the function, or the typer app, of that name."""
+"""Commands that a package `delivery.<name>` brings: its module `cli` has a function or a typer app of that name."""
 
 
 class Root(TyperGroup):
     """The root of the commands; finds those that other packages bring."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export the types
         """All commands in the order of the help."""
         found = [name for name in _ELSEWHERE if importlib.util.find_spec(f"delivery.{name}") is not None]
         return [*super().list_commands(ctx), *found]
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # noqa: ANN401 - typer does not export the type
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         """The command of that name, None when there is none."""
         if cmd_name in _ELSEWHERE and cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands.get(cmd_name)
 
-    def invoke(self, ctx: typer.Context) -> Any:  # noqa: ANN401 - as above
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
         """Run the command; a reader of our output that went away is told from other failures of the system."""
         try:
             result = super().invoke(ctx)
@@ -103,7 +104,7 @@ def version() -> None:
     print(f"hoot {software_version()}")
 
 
-for commands in (serve, messages, queues, subscriptions):
+for commands in (serve, messages, queues, subscriptions, hosts):
     commands.add_to(app)
 
 

@@ -31,6 +31,7 @@ def publish(
         list[str] | None,
         typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input."),
     ] = None,
+    *,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input."),
@@ -75,6 +76,7 @@ def publish(
 
 def scan(
     queue: options.QueueName,
+    *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     start: From = "earliest",
@@ -104,6 +106,7 @@ def scan(
 
 def subscribe(
     queue: options.QueueName,
+    *,
     name: Annotated[
         str | None,
         typer.Option(

@@ -59,8 +59,8 @@ def place(text: str, option: str) -> Start:
 def parse_place(text: str) -> Start:
     """`earliest`, `latest`, a message id, a time, or a time ago: `-1h`, `10m ago`."""
     stripped = text.strip()
-    if stripped == "earliest" or stripped == "latest":  # noqa: PLR1714 - mypy narrows this form to the literals
-        return stripped
+    if stripped in ("earliest", "latest"):
+        return "earliest" if stripped == "earliest" else "latest"
     if stripped.startswith("-") or stripped.lower().endswith("ago"):
         return _ago(stripped.removeprefix("-").strip())
     try:

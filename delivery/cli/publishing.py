@@ -102,8 +102,8 @@ def _publish(queue: Queue, load: Load, route: Route, tally: Tally) -> None:
 @contextlib.contextmanager
 def _progress(source: Source) -> Iterator[Callable[[int], None]]:
     """Shows on a terminal how many messages were read; a function that counts them."""
-    if not source.is_stream or not sys.stderr.isatty() or sys.stdin.isatty() and source.is_standard_input:
-        yield lambda count: None
+    if not source.is_stream or not sys.stderr.isatty() or (sys.stdin.isatty() and source.is_standard_input):
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""`hoot queue …` and `hoot host list`.
+"""`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
 body_bytes_max}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from delivery.client import StoredPartition
 
 queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
-host_app = typer.Typer(help="Look at the region hosts.")
 
 DurabilityOption = Annotated[
     Durability | None, typer.Option(help="What an acknowledged publish means: fsync, os or memory.", show_default=False)
@@ -56,14 +55,14 @@ BodyLimit = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the groups of this module."""
+    """Add the group of this module."""
     app.add_typer(queue_app, name="queue")
-    app.add_typer(host_app, name="host")
 
 
 @queue_app.command()
 def create(
     name: options.QueueName,
+    *,
     partitions: Annotated[
         int, typer.Option("--partitions", "-n", metavar="N", help="1 to 32767; cannot be changed later.")
     ] = 1,
@@ -157,6 +156,7 @@ def _stored_row(one: StoredPartition) -> list[str]:
 @queue_app.command()
 def update(
     name: options.QueueName,
+    *,
     durability: DurabilityOption = None,
     ttl: Ttl = None,
     retention: Retention = None,
@@ -200,32 +200,6 @@ def delete(
     else:
         verb = "would delete" if dry_run else "deleted"
         print(f"{verb} queue {name}{' and its subscriptions ' + ', '.join(subscriptions) if subscriptions else ''}")
-
-
-@host_app.command("list")
-def list_hosts(zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_json: options.AsJson = False) -> None:
-    """List the live region hosts. With --json: a list of {host, address, port, http_port, version, started}."""
-    from delivery.client import connect
-
-    with connect(zookeeper) as client:
-        hosts = client.hosts()
-    if as_json:
-        show_json([
-            {
-                "host": host.host, "address": host.address, "port": host.port, "http_port": host.http_port,
-                "version": host.version, "started": moment(host.started_ms),
-            }
-            for host in hosts
-        ])  # fmt: skip
-        return
-    columns = [Column("host"), Column("address"), Column("http port", "right"), Column("version"), Column("started")]
-    rows = [
-        [host.host, f"{host.address}:{host.port}", str(host.http_port or NOTHING), host.version, age(host.started_ms)]
-        for host in hosts
-    ]
-    show_table(columns, rows)
-    if not hosts:
-        tell("no region host is registered: start one with `hoot serve`")
 
 
 def queue_fields(record: QueueRecord) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     context: typer.Context,
+    *,
     zookeeper: Annotated[
         str | None,
         typer.Option(
@@ -103,15 +104,21 @@ def serve(
 
     logs.set_up(log_level, as_json=log_json)
     folder = options.data_folder(data)
-    flags = {
+    flags: dict[str, Any] = {
         "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
         "tail_cache_bytes": tail_cache,
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
-    places = {"data": folder, "address": address, "port": port, "http_port": None if no_http else http_port}
+    places: dict[str, Any] = {
+        "data": folder,
+        "address": address,
+        "port": port,
+        "http_port": None if no_http else http_port,
+    }
     config = _with_settings(HostConfig(**places, **given), settings or []).check()
     outside = None if embedded else zookeeper
-    if embedded and context.get_parameter_source("zookeeper").name == "COMMANDLINE":
+    said = context.get_parameter_source("zookeeper")
+    if embedded and said is not None and said.name == "COMMANDLINE":
         raise typer.BadParameter("--embedded starts a ZooKeeper, --zookeeper names one: give one of them")
     _run(config, outside, zookeeper_port)
 

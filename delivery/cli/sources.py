@@ -1,4 +1,4 @@
-"""Where the bodies of `hoot publish` come from: arguments, the lines of a file or of standard input, or a whole file."""
+"""Where the bodies of `hoot publish` come from: arguments, lines of a file or of standard input, or a whole file."""
 
 from __future__ import annotations
 

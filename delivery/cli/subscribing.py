@@ -46,7 +46,7 @@ class PrintingListener:
             self._fail(error)
             raise
 
-    def flush(self, messages: list[Message]) -> None:
+    def flush(self, _: list[Message]) -> None:
         """Hand over what was printed of a push, before it is acknowledged."""
         try:
             self._printer.flush()
@@ -81,7 +81,7 @@ class Subscribing(NamedTuple):
         logs.set_up("warning", as_json=False)
         for handler in logging.getLogger().handlers:
             # What the listener raises at its limit, and what follows, is no news to the user.
-            handler.addFilter(lambda record: not listener.done.is_set())
+            handler.addFilter(lambda _: not listener.done.is_set())
         subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics, start=self.start

@@ -26,6 +26,20 @@ _CLAIM_PAUSE_SECONDS = 1.0
 """Between attempts to own a partition that another host holds or that could not be opened."""
 
 
+_last_first_run = 0
+
+
+def _first_run() -> int:
+    """The first run of a new worker: above all runs of earlier ones, also when the clock steps back.
+
+    By the clock, because a host that was started again may not know the runs of the one before it; a worker would have
+    to fail a thousand times a second to catch up with its successor.
+    """
+    global _last_first_run  # noqa: PLW0603 - one sequence for all deliveries of the process
+    _last_first_run = max(_last_first_run + 1, time.time_ns() // 1_000_000)
+    return _last_first_run
+
+
 class Owned(Protocol):
     """A partition of this host."""
 
@@ -112,7 +126,7 @@ class Delivery:
 
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch), owned.source(), position=position,
-            first_run=time.time_ns() // 1_000_000, topics=self._topics, config=self._tools.config,
+            first_run=_first_run(), topics=self._topics, config=self._tools.config,
             counters=self._tools.counters, on_position=moved,
         )  # fmt: skip
         self.workers[partition] = worker

@@ -5,20 +5,26 @@ The only place in a host that opens every message on its way out; it serves comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import msgspec
 
 from delivery.batch import headers_in, open_batch
-from delivery.dispatch.sender import STATUS_OK, Answer, Stream
-from delivery.errors import HootError
+from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.errors import HootError, ProtocolError
 from delivery.model import Message
 from delivery.rpc.connection import Connection
+from delivery.rpc.messages import plain_bytes, plain_struct
 from delivery.rpc.protocol import load_idl
+
+_CALL_BYTES: Final = 1 << 20
+"""Messages of one call, or one message: many small ones are far larger as structs than packed, and Apache Thrift takes
+frames of 16,384,000 bytes."""
 
 
 class PlainAnswer(msgspec.Struct):
-    """What a plain listener's status means as the answer to a push: all of it was handled, or none."""
+    """What the statuses of a plain listener mean as the answer to a push: all up to `position` was handled."""
 
     status: int
     position: int
@@ -35,23 +41,40 @@ class PlainTarget:
     async def push(
         self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
     ) -> None:
-        """Send the messages above `after` and wait for the status; raises HootError when the connection is broken."""
-        messages = _messages(stream.queue, data, after)
-        structs = [self._struct(message) for message in messages]
-        status = await self._connection.call("PlainListener", "onMessages", stream.queue, stream.subscription, structs)
-        handled = messages[-1].number if messages and status == STATUS_OK else after
-        on_answer(PlainAnswer(status, handled))
+        """Send the messages above `after`, one call after another, until all are handled or one call is not.
 
-    def _struct(self, message: Message) -> object:
-        return self._kind(
-            id=message.number, partition=message.partition, topic=message.topic, key=message.key,
-            headers=message.headers, body=message.body,
-        )  # fmt: skip
+        Raises HootError when the connection is broken. A listener that answers with Thrift's general exception, into
+        which generated code turns whatever its handler raises, has failed.
+        """
+        answer = PlainAnswer(STATUS_OK, after)
+        for part in _parts(_messages(stream.queue, data, after)):
+            structs = [plain_struct(self._kind, message) for message in part]
+            try:
+                answer.status = await self._connection.call(
+                    "PlainListener", "onMessages", stream.queue, stream.subscription, structs
+                )
+            except ProtocolError as error:
+                answer.status, answer.error = STATUS_FAILED, error.message
+            if answer.status != STATUS_OK:
+                break
+            answer.position = part[-1].number
+        on_answer(answer)
 
 
-def _messages(queue: str, data: bytes, after: int) -> list[Message]:
-    return [
-        message
-        for at, header in headers_in(data)
-        for message in open_batch(data[at : at + header.length]).messages(queue, after)
-    ]
+def _messages(queue: str, data: bytes, after: int) -> Iterator[Message]:
+    for at, header in headers_in(data):
+        yield from open_batch(data[at : at + header.length]).messages(queue, after)
+
+
+def _parts(messages: Iterator[Message]) -> Iterator[list[Message]]:
+    """The messages in lists that a call can hold."""
+    part: list[Message] = []
+    size = 0
+    for message in messages:
+        size += plain_bytes(message)
+        if part and size > _CALL_BYTES:
+            yield part
+            part, size = [], plain_bytes(message)
+        part.append(message)
+    if part:
+        yield part

@@ -16,7 +16,7 @@ import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.window import Sent, Window
-from delivery.errors import HootError, ProtocolError
+from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Ending(enum.Enum):
     """Why a run ended."""
 
     BROKEN = "the connection broke"
-    FAILED = "a listener failed"
+    FAILED = "a listener failed, or refused a push"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -111,14 +111,14 @@ class MessageSender:
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             await target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent))
-        except HootError:
-            self._finish_run(Ending.BROKEN)
+        except HootError as error:
+            self._refused(error)
 
     def _answered(self, sent: Sent, answer: Answer | HootError) -> None:
         if sent.run != self._window.run:
             return
         if isinstance(answer, HootError):
-            self._finish_run(Ending.BROKEN)
+            self._refused(answer)
         elif answer.status == STATUS_OK:
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
@@ -126,6 +126,16 @@ class MessageSender:
             self._failed(sent, answer)
         else:
             self._finish_run(Ending.FAILED if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+
+    def _refused(self, error: HootError) -> None:
+        """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
+        if isinstance(error, SubscriberUnreachable):
+            self._finish_run(Ending.BROKEN)
+            return
+        stream = self._stream
+        log.warning("%s/%s: subscription %s: a push came to nothing: %s", stream.queue, stream.partition,
+                    stream.subscription, error)  # fmt: skip
+        self._finish_run(Ending.FAILED)
 
     def _finish(self, sent: Sent) -> None:
         if self._window.finish(sent):

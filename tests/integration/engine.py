@@ -40,6 +40,7 @@ class RecordingSubscriber:
 
     def start(self, **changes: Any) -> None:
         """Start, or start again; returns when it is attached."""
+        self.kill()
         orders = msgspec.structs.replace(self._orders, **changes)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.recorder", msgspec.json.encode(orders).decode()],
@@ -56,6 +57,7 @@ class RecordingSubscriber:
             self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()
+            self.process = None
 
     def ids(self) -> dict[int, list[int]]:
         """Per partition the ids of all callbacks, in order."""

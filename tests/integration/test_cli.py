@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -75,12 +75,15 @@ class Child:
             reader.join(10)
         return status
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait()
+        self.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 @pytest.fixture(scope="module")
@@ -362,8 +365,7 @@ def test_a_named_subscriber_prints_messages_and_resumes_where_it_stopped(hoot: H
         busy = hoot.refused("subscribe", queue, "--name", "mine", "--limit", "1")
         assert busy["error"] == "subscription_busy"
         assert child.end(signal.SIGINT) == 130
-    settled: list[Any] = []
-    eventually(lambda: not (settled := [hoot.json("subscription", "info", queue, "mine")["lag"]])[0], f"{settled}")
+    eventually(lambda: hoot.json("subscription", "info", queue, "mine")["lag"] == 0, "acknowledged", SECONDS)
 
 
 def test_a_subscriber_without_a_name_leaves_nothing_behind(hoot: Hoot, queue: str) -> None:
@@ -494,7 +496,7 @@ def test_a_stopped_host_exits_with_0_and_leaves_no_process(tmp_path: Path, numbe
 
 def test_a_stop_during_the_start_is_clean(tmp_path: Path) -> None:
     with Child("serve", "--embedded", "--data", str(tmp_path / "data")) as child:
-        eventually(lambda: (tmp_path / "data" / "zookeeper" / "zookeeper.pid").exists(), "starting", SECONDS)
+        eventually((tmp_path / "data" / "zookeeper" / "zookeeper.pid").exists, "starting", SECONDS)
         assert child.end(signal.SIGTERM) == 0, child.errors
     assert "Traceback" not in "".join(child.errors)
 

@@ -80,10 +80,10 @@ def test_a_message_that_names_a_command_needs_no_hint() -> None:
 
 
 def test_every_command_that_a_hint_names_exists() -> None:
-    from delivery.cli.errors import _HINTS
     from typer.main import get_command
 
     from delivery.cli import app
+    from delivery.cli.errors import _HINTS
 
     root = get_command(app)
     for words in re.findall(r"`hoot ([a-z ]+)", " ".join(_HINTS.values())):
@@ -102,10 +102,9 @@ def test_an_unexpected_error_is_short_and_debug_shows_the_trace(capsys: pytest.C
         raise ZeroDivisionError("by zero")
 
     for debug in (False, True):
-        try:
+        with pytest.raises(ZeroDivisionError) as caught:
             fail()
-        except ZeroDivisionError as error:
-            assert report(error, as_json=False, debug=debug) == 1
+        assert report(caught.value, as_json=False, debug=debug) == 1
         told = capsys.readouterr().err
         assert "error: ZeroDivisionError: by zero" in told
         assert ("Traceback" in told) is debug

@@ -1,4 +1,4 @@
-"""Values on the command line: sizes, times, places in a queue, partitions, headers. Nonsense is bad use, said plainly."""
+"""Values on the command line: sizes, times, places in a queue, partitions, headers. Nonsense is bad use."""
 
 from __future__ import annotations
 

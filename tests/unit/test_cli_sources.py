@@ -70,6 +70,6 @@ def test_a_whole_file_has_the_limit_too(tmp_path: Path) -> None:
 
 def test_contradictions_are_bad_use(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="not from both"):
-        source(["one"], tmp_path / "f", whole=False).is_stream
+        source(["one"], tmp_path / "f", whole=False)
     with pytest.raises(typer.BadParameter, match="--whole"):
-        list(source(["one"], None, whole=True).bodies())
+        source(["one"], None, whole=True)

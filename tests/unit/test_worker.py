@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_UNKNOWN, Stream
 from delivery.dispatch.worker import SubscriptionWorker
-from delivery.errors import HootError, HostUnreachable, NotOwner
+from delivery.errors import HootError, NotOwner, ProtocolError, SubscriberUnreachable
 from delivery.model import Message
 from tests.dispatch import NoCounters, Reply, ScriptedListener, ScriptedPartition, batch_at, ok, simulated
 
@@ -114,6 +115,24 @@ def test_a_message_that_fails_is_delivered_again_after_the_delay_and_order_holds
         first_time = list(dict.fromkeys(listener.delivered))
         assert first_time == [100 * i + j for i in range(1, 10) for j in range(3)]
         assert times[301][1] - times[301][0] >= SMALL.retry_delay_seconds
+
+    simulated(story)
+
+
+def test_a_push_that_the_listener_refuses_is_sent_again_after_the_delay_and_not_at_once() -> None:
+    """Its connection is still there, so that without a delay both would be kept busy for nothing."""
+
+    async def story() -> None:
+        partition = ScriptedPartition([batch_at(100, *"abc")])
+        times: list[float] = []
+
+        async def take(messages: list[Message]) -> Reply | HootError:
+            times.append(trio.current_time())
+            return ProtocolError("the peer refused push: out of memory") if len(times) < 4 else ok(messages)
+
+        listener = ScriptedListener(take)
+        await deliver(partition, listener, until=102)
+        assert [round(later - earlier, 3) for earlier, later in pairwise(times)] == [SMALL.retry_delay_seconds] * 3
 
     simulated(story)
 
@@ -246,14 +265,14 @@ def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_ord
         async def take(messages: list[Message]) -> Reply | HootError:
             await trio.sleep(random.random())
             if random.random() < 0.1:
-                return HostUnreachable("reset")
+                return SubscriberUnreachable("reset")
             handled = messages[0].number - 1
             for message in messages:
                 if random.random() < 0.03:
                     return Reply(STATUS_FAILED, handled, "boom")
                 listener.delivered.append(message.number)
                 handled = message.number
-            return HostUnreachable("the answer was lost") if random.random() < 0.1 else ok(messages)
+            return SubscriberUnreachable("the answer was lost") if random.random() < 0.1 else ok(messages)
 
         listener = ScriptedListener(take)
         listener.push_seconds = random.random()
