@@ -129,7 +129,10 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
     for name, value in given:
         if not isinstance(name, str) or not name or not isinstance(value, bytes | bytearray | memoryview):
             raise InvalidRequest(f"header {str(name)[:40]!r}: names are text, not empty; values are bytes")
-        raw = name.encode()
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"header name {name[:40]!r} is no Unicode text") from None
         if len(raw) > NAME_MAX:
             raise InvalidRequest(f"header name {name[:40]!r}… is longer than {NAME_MAX} bytes")
         parts += (_LENGTH16.pack(len(raw)), raw, _LENGTH32.pack(len(value)), bytes(value))

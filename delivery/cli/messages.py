@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from delivery.cli import options
+from delivery.cli.formats import render
 from delivery.cli.sources import source
 
 Limit = Annotated[
@@ -101,7 +102,7 @@ def scan(
     until = None if end is None else options.place(end, "--to")
     first = options.place(start, "--from")
     selection = Selection(options.chosen(partitions), _names(topics), first, until, limit)
-    scan_all(zookeeper, queue, selection, "json" if as_json else form, follow=follow)
+    scan_all(zookeeper, queue, selection, _form(form, as_json=as_json), follow=follow)
 
 
 def subscribe(
@@ -132,10 +133,16 @@ def subscribe(
 
     first = options.place(start, "--from")
     wanted = Subscribing(
-        queue, name, options.chosen(partitions), _names(topics), first, limit, force, "json" if as_json else form
+        queue, name, options.chosen(partitions), _names(topics), first, limit, force, _form(form, as_json=as_json)
     )
     wanted.run(zookeeper)
 
 
 def _names(topics: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(topics) if topics else None
+
+
+def _form(form: str, *, as_json: bool) -> str:
+    """The format to print in, checked. Raises typer.BadParameter."""
+    render(form)
+    return "json" if as_json else form

@@ -1,12 +1,12 @@
 """What commands print: tables, JSON, and numbers as people read them.
 
-A table goes to a terminal in colour and to a pipe as plain aligned columns, never cut off. Everything that is listed
-can be had as JSON instead (`--json`): one document, indented for a terminal and in one line for a pipe.
+A table is plain aligned columns, never cut off, with its titles bold on a terminal. Everything that is listed can be had as JSON instead (`--json`): one document, indented for a terminal and in one line for a pipe.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,37 +33,28 @@ def show_json(value: Any) -> None:  # noqa: ANN401 - JSON is any value
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, total: Sequence[str] | None = None) -> None:
-    """Print rows under their titles; `total` is a last row that sums them up."""
-    everything = [*rows, total] if total is not None else [*rows]
-    if sys.stdout.isatty():
-        _rich_table(columns, rows, total)
-    else:
-        titles = [column.title.upper() for column in columns]
-        _plain_table(columns, [titles, *everything])
+    """Print rows under their titles; `total` is a last row that sums them up.
 
-
-def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], total: Sequence[str] | None) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, show_footer=bool(total))
-    for index, column in enumerate(columns):
-        table.add_column(column.title, justify=column.side, overflow="fold", footer=total[index] if total else "")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
-
-
-def _plain_table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
+    Lines longer than a terminal is wide are left to it: an id that is cut or folded cannot be copied.
+    """
+    titles = [column.title.upper() for column in columns]
+    lines = [titles, *rows, *([total] if total is not None else [])]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    for line in lines:
-        cells = [
-            cell.rjust(width) if column.side == "right" else cell.ljust(width)
-            for column, width, cell in zip(columns, widths, line, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
+    for index, line in enumerate(lines):
+        text = _line(columns, widths, line)
+        print(f"\x1b[1m{text}\x1b[0m" if index == 0 and _is_coloured() else text)
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], line: Sequence[str]) -> str:
+    cells = [
+        cell.rjust(width) if column.side == "right" else cell.ljust(width)
+        for column, width, cell in zip(columns, widths, line, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def show_fields(fields: Sequence[tuple[str, str]]) -> None:

@@ -89,13 +89,21 @@ def _publish(queue: Queue, load: Load, route: Route, tally: Tally) -> None:
             receipt, length = waiting.popleft()
             tally.add(receipt.result(), length)
 
-    with _progress(load.source) as advance, queue.publisher() as publisher:
+    def put_all(publisher: Publisher, advance: Callable[[int], None]) -> None:
         for body in load.source.bodies():
             for _ in range(load.repeat):
                 waiting.append((route.put(publisher, body), len(body)))
                 if len(waiting) >= RECEIPTS_MAX:
                     confirm(RECEIPTS_MAX // 2)
             advance(load.repeat)
+
+    with _progress(load.source) as advance, queue.publisher() as publisher:
+        try:
+            put_all(publisher, advance)
+        except (HootError, OSError):
+            with contextlib.suppress(HootError):  # the first error is the one to tell of, with what was stored
+                confirm(0)
+            raise
         confirm(0)
 
 

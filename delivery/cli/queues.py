@@ -135,11 +135,11 @@ def info(
 def _show_stored(partitions: Sequence[StoredPartition]) -> None:
     columns = [
         Column("partition", "right"), Column("messages", "right"), Column("size", "right"), Column("oldest"),
-        Column("newest"), Column("last id"), Column("host"), Column("epoch", "right"),
+        Column("newest"), Column("host"), Column("epoch", "right"),
     ]  # fmt: skip
     known = [one for one in partitions if one.host is not None]
     total = ["total", number(sum(one.messages for one in known)), size(sum(one.bytes for one in known))]
-    footer = [*total, "", "", "", "", ""] if len(partitions) > 1 else None
+    footer = [*total, "", "", "", ""] if len(partitions) > 1 else None
     show_table(columns, [_stored_row(one) for one in partitions], total=footer)
     if len(known) < len(partitions):
         tell("where a dash stands for the host, none could be asked: `hoot host list` shows those that live")
@@ -147,10 +147,9 @@ def _show_stored(partitions: Sequence[StoredPartition]) -> None:
 
 def _stored_row(one: StoredPartition) -> list[str]:
     if one.host is None:
-        return [str(one.partition), *[NOTHING] * 7]
+        return [str(one.partition), *[NOTHING] * 6]
     ages = [age(one.first.timestamp_ms), age(one.last.timestamp_ms)]
-    last = str(one.last) if one.last else NOTHING
-    return [str(one.partition), number(one.messages), size(one.bytes), *ages, last, one.host, str(one.epoch)]
+    return [str(one.partition), number(one.messages), size(one.bytes), *ages, one.host, str(one.epoch)]
 
 
 @queue_app.command()

@@ -109,13 +109,9 @@ def serve(
         "tail_cache_bytes": tail_cache,
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
-    places: dict[str, Any] = {
-        "data": folder,
-        "address": address,
-        "port": port,
-        "http_port": None if no_http else http_port,
-    }
-    config = _with_settings(HostConfig(**places, **given), settings or []).check()
+    http = None if no_http else http_port
+    config = HostConfig(data=folder, address=address, port=port, http_port=http, **given)
+    config = _with_settings(config, settings or []).check()
     outside = None if embedded else zookeeper
     said = context.get_parameter_source("zookeeper")
     if embedded and said is not None and said.name == "COMMANDLINE":

@@ -49,15 +49,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Accumulator:
     """Open and closed batches per partition, and the bytes that may still be taken in."""
 
-    __slots__ = ("_closed", "_current", "_limits", "_open", "_router", "_stopped", "closings", "room", "unsettled")
+    __slots__ = ("_buffer_bytes", "_closed", "_linger", "_open", "_router", "_stopped", "batch_bytes", "batch_messages",
+                 "closings", "current", "room", "unsettled")  # fmt: skip
 
     def __init__(self, router: Router, limits: Limits) -> None:
-        self._router, self._limits = router, limits
+        self._router, self._linger, self._buffer_bytes = router, limits.linger, limits.buffer_bytes
+        self.batch_bytes, self.batch_messages = limits.batch_bytes, limits.batch_messages
         self._open: dict[int, Batch] = {}
         """By partition, the one opened first in front."""
         self._closed: dict[int, deque[Batch]] = {}
-        self._current: Batch | None = None
-        """The open batch of the partition for messages without a key: what `append` fills."""
+        self.current: Batch | None = None
+        """The open batch for messages without a key; Publisher.put adds to it by itself what fits."""
         self.room = limits.buffer_bytes
         """Bytes that may still be taken in; what is settled gives its bytes back through `settled`."""
         self.unsettled: dict[Batch, None] = {}
@@ -66,22 +68,9 @@ class Accumulator:
         self.closings = 0
         """How many batches were closed so far."""
 
-    def append(self, row: Row, size: int) -> Batch | None:
-        """The quick way for a message with neither key nor partition: into the open batch, or None: `place` it."""
-        batch = self._current
-        if batch is None or batch.size + size > self._limits.batch_bytes or size > self.room:
-            return None
-        rows = batch.rows
-        if len(rows) >= self._limits.batch_messages:
-            return None
-        rows.append(row)
-        batch.size += size
-        self.room -= size
-        return batch
-
     def fits(self, size: int) -> bool:
         """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
-        return size <= self.room or self.room == self._limits.buffer_bytes
+        return size <= self.room or self.room == self._buffer_bytes
 
     def place(self, row: Row, size: int, partition: int | None, now: float, timeout: float) -> Batch:
         """The batch that the message has joined as its last row; check `fits` first.
@@ -94,10 +83,10 @@ class Accumulator:
             number = self._router.sticky  # closing the full one has changed it
             batch = self._fitting(number, size)
         if batch is None:
-            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout)
+            batch = self._open[number] = Batch(number, now + self._linger, now + timeout)
             self.unsettled[batch] = None
         if number == self._router.sticky:
-            self._current = batch
+            self.current = batch
         batch.deadline = max(batch.deadline, now + timeout)
         batch.rows.append(row)
         batch.size += size
@@ -150,8 +139,8 @@ class Accumulator:
         del self.unsettled[batch]
 
     def stop(self) -> None:
-        """No message is `append`ed any more."""
-        self._stopped, self._current = True, None
+        """No message is added to `current` any more."""
+        self._stopped, self.current = True, None
 
     def take_all(self) -> list[Batch]:
         """Take out every batch that was not taken yet."""
@@ -165,7 +154,7 @@ class Accumulator:
         """The open batch of a partition if the message fits; one that is too full for it is closed."""
         batch = self._open.get(number)
         if batch is not None and (
-            batch.size + size > self._limits.batch_bytes or len(batch.rows) >= self._limits.batch_messages
+            batch.size + size > self.batch_bytes or len(batch.rows) >= self.batch_messages
         ):
             self._close(batch)
             return None
@@ -184,4 +173,4 @@ class Accumulator:
         self._closed.setdefault(number, deque()).append(batch)
         if number == self._router.sticky:
             self._router.change()
-            self._current = None if self._stopped else self._open.get(self._router.sticky)
+            self.current = None if self._stopped else self._open.get(self._router.sticky)

@@ -1,86 +1,27 @@
-"""Publishers: the batching one with a thread of its own, and the direct one behind `Queue.put`, which has none.
-
-Both are one machine: messages gather in an accumulator, and whoever has the turn moves the sender on. In the batching
-publisher that is its thread; but a `put` that closes a batch also tries for the turn, so that under load the batches go
-out from the thread that makes them and nobody waits for a change of threads. In the direct publisher the callers
-themselves take turns: one sends and receives for all until its own messages are settled, and what the others put in the
-meantime leaves together as the next batch. So many threads share batches, and a single one pays no hop.
-"""
+"""The batching publisher: `put` takes a message into a batch, a receipt tells later what became of it."""
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
-from random import Random
 from time import monotonic
 from typing import Self
 
-import msgspec
-
 from delivery.batch import Row
-from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
-from delivery.client.hosts import Owners
-from delivery.client.inflight import WINDOW_MAX
-from delivery.client.outgoing import Bytes, NewMessage, Outgoing
+from delivery.client.accumulator import ROW_BYTES, Limits
+from delivery.client.machine import Machine, Target
+from delivery.client.outgoing import Bytes, NewMessage
 from delivery.client.receipts import PublishedMessage, Receipt
-from delivery.client.routing import Router
-from delivery.client.sender import Sender
-from delivery.errors import Closed, DeadlineExceeded, HootError, InvalidRequest, Throttled, UnknownOutcome
+from delivery.errors import Closed, DeadlineExceeded, HootError, Throttled
 
-__all__ = ["DirectPublisher", "PublishedMessage", "Publisher", "Receipt", "Target"]
+__all__ = ["PublishedMessage", "Publisher", "Receipt"]
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS_MAX = 24 * 3600.0
 
-
-class Target(msgspec.Struct, frozen=True):
-    """Where a publisher publishes to."""
-
-    queue: str
-    partitions: int
-    outgoing: Outgoing
-    owners: Owners
-
-
-class _Base:
-    """What both publishers share. Thread-safe."""
-
-    def __init__(self, target: Target, limits: Limits, in_flight: int, timeout: float) -> None:
-        if not 1 <= in_flight <= WINDOW_MAX:
-            raise InvalidRequest(f"in_flight must be 1 to {WINDOW_MAX}, not {in_flight}")
-        self._timeout = checked_timeout(timeout)
-        self._outgoing = target.outgoing
-        self._topics = target.outgoing.topics
-        self._limits = limits.check()
-        self._accumulator = Accumulator(Router(target.queue, target.partitions, Random()), limits)
-        self._append = self._accumulator.append
-        self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._turn = threading.Lock()
-        self._sender = Sender(target.queue, target.owners, self._accumulator, self._room, in_flight)
-        self._closed = False
-        self._pid = os.getpid()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("the publisher is closed")
-        if self._pid != os.getpid():
-            raise Closed("the publisher belongs to another process: connect again after a fork")
-
-    def _step(self) -> None:
-        """Move the sender on; with the turn. An interrupt leaves it fit to go on."""
-        try:
-            self._sender.advance()
-        except BaseException as error:
-            self._sender.reset(f"interrupted by {type(error).__name__}")
-            raise
-
-
-class Publisher(_Base):
+class Publisher(Machine):
     """A batching publisher (see `Queue.publisher`). Thread-safe; close it, or use it as a context manager.
 
     Its thread starts with the first message. What was put and not flushed when the process ends is lost.
@@ -93,6 +34,8 @@ class Publisher(_Base):
         super().__init__(target, limits, in_flight, timeout)
         self._body_bytes_max = target.outgoing.body_bytes_max
         self._hop = hop
+        self._turn = threading.Lock()
+        """Held by whoever moves the sender on."""
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -109,12 +52,20 @@ class Publisher(_Base):
             key is None and partition is None and headers is None
             and type(body) is bytes and topic in self._topics and len(body) <= self._body_bytes_max
         ):  # fmt: skip
+            # The hot path: a call per message would cost half as much again, so the work of `place` is done here.
             row: Row = (body, None, topic, b"")
             size = len(body) + ROW_BYTES
+            accumulator = self._accumulator
             with self._lock:
-                batch = self._append(row, size)
-                if batch is not None:
-                    return Receipt(batch, len(batch.rows) - 1)
+                batch = accumulator.current
+                if batch is not None and batch.size + size <= accumulator.batch_bytes and size <= accumulator.room:
+                    rows = batch.rows
+                    index = len(rows)
+                    if index < accumulator.batch_messages:
+                        rows.append(row)
+                        batch.size += size
+                        accumulator.room -= size
+                        return Receipt(batch, index)
         else:
             row, size = self._outgoing.row(body, key, topic, headers)
         return self._place(row, size, partition)
@@ -154,7 +105,7 @@ class Publisher(_Base):
             self._closed = True
             self._accumulator.stop()
         try:
-            if self._pid == os.getpid():
+            if self._here:
                 self.flush()
         finally:
             self._end()
@@ -237,78 +188,3 @@ class Publisher(_Base):
         with self._turn:
             self._sender.abandon(Closed("the publisher was closed"))
             self._sender.close()
-
-
-class DirectPublisher(_Base):
-    """Publishes for callers that wait for the outcome at once. No thread: the callers take turns. Thread-safe."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target, Limits(linger=0), WINDOW_MAX // 2, 30.0)
-
-    def publish(
-        self, rows: Sequence[tuple[Row, int, int | None]], timeout: float
-    ) -> list[PublishedMessage]:  # fmt: skip
-        """Store rows (row, size, partition), checked before; raises as `Receipt.result`, for the first that failed."""
-        end = monotonic() + checked_timeout(timeout)
-        receipts = []
-        for row, size, partition in rows:
-            receipts.append(self._take(row, size, partition, end))
-        last = iter(receipts)
-        pending = next(last, None)
-
-        def finished() -> bool:
-            nonlocal pending
-            while pending is not None and pending.done():
-                pending = next(last, None)
-            return pending is None
-
-        # A batch shared with a more patient caller is given up later than this one's time.
-        if not self._drive(finished, end + 1.0):
-            raise UnknownOutcome(f"no answer within {timeout:g} s; the message may still be stored")
-        return [receipt.result() for receipt in receipts]
-
-    def close(self) -> None:
-        """Refuse what follows and close the connections. Closing twice is fine."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._sender.wake()
-        with self._turn:
-            self._sender.abandon(Closed("the client was closed"))
-            self._sender.close()
-
-    def _take(self, row: Row, size: int, partition: int | None, end: float) -> Receipt:
-        while True:
-            with self._lock:
-                self._check_open()
-                if self._accumulator.fits(size):
-                    now = monotonic()
-                    batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now))
-                    return Receipt(batch, len(batch.rows) - 1)
-            if not self._drive(lambda: self._accumulator.fits(size), end):
-                raise Throttled("too much is waiting to be published; nothing of this message was stored")
-
-    def _drive(self, finished: Callable[[], bool], end: float) -> bool:
-        """Take turns until `finished`; False when the time is up."""
-        while not finished():
-            if not self._turn.acquire(timeout=max(0.0, end - monotonic())):
-                return finished()
-            try:
-                while not self._closed:
-                    self._step()
-                    if finished():
-                        return True
-                    if monotonic() >= end:
-                        return False
-                    self._sender.wait(end - monotonic())
-            finally:
-                self._turn.release()
-        return True
-
-
-def checked_timeout(seconds: float) -> float:
-    """`seconds` if a call may take so long."""
-    if not 0 < seconds <= TIMEOUT_SECONDS_MAX:
-        raise InvalidRequest(f"a timeout is more than 0 and at most {TIMEOUT_SECONDS_MAX:.0f} seconds, not {seconds}")
-    return seconds

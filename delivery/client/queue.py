@@ -11,9 +11,11 @@ import msgspec
 
 from delivery.client.accumulator import Limits
 from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.direct import DirectPublisher
 from delivery.client.hosts import Owners
+from delivery.client.machine import Target
 from delivery.client.outgoing import Bytes, NewMessage, Outgoing
-from delivery.client.publisher import DirectPublisher, Publisher, Target
+from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scope, Start
 from delivery.errors import Closed

@@ -63,6 +63,8 @@ class Scanner(ABC):
     """What all scanners can do. For one thread at a time (but `close`); close it, or use it as a context manager."""
 
     queue: str
+    follows: bool
+    """Whether `next` waits at the end."""
 
     @abstractmethod
     def next(self, timeout: float | None = None) -> Message | None:
@@ -112,7 +114,7 @@ class PartitionScanner(Scanner):
 
     def __init__(self, calls: Calls, queue: str, partition: int, scope: Scope, read_bytes: int = READ_BYTES) -> None:
         """Finds the place to start. Raises InvalidRequest when it lies in the future, UnknownQueue, NoHost."""
-        self.queue, self.partition = queue, partition
+        self.queue, self.partition, self.follows = queue, partition, scope.follow
         self._calls, self._scope, self._read_bytes = calls, scope, read_bytes
         self._topics = [check_topic(topic) for topic in scope.topics]
         self._request = load_idl("delivery").ReadRequest
@@ -123,7 +125,7 @@ class PartitionScanner(Scanner):
 
     def next(self, timeout: float | None = None) -> Message | None:
         """See Scanner.next."""
-        return self._next(timeout, FOLLOW_SECONDS if self._scope.follow else 0.0)
+        return self._next(timeout, FOLLOW_SECONDS if self.follows else 0.0)
 
     def poll(self, wait: float) -> Message | None:
         """The next message if it comes within `wait` seconds, which the host waits through; `follow` plays no part."""
@@ -201,8 +203,7 @@ class CombinedPartitionScanner(Scanner):
         """Finds the places to start; errors as PartitionScanner, and InvalidRequest for no partitions."""
         if not partitions:
             raise InvalidRequest("a scanner needs at least one partition")
-        self.queue, self.partitions = queue, tuple(partitions)
-        self._follow = scope.follow
+        self.queue, self.partitions, self.follows = queue, tuple(partitions), scope.follow
         read_bytes = max(READ_BYTES_MIN, min(READ_BYTES, READ_AHEAD_BYTES // len(partitions)))
         self._parts = [PartitionScanner(calls, queue, partition, scope, read_bytes) for partition in partitions]
         self._heads: list[tuple[int, int, Message]] = []
@@ -219,7 +220,7 @@ class CombinedPartitionScanner(Scanner):
             self._look(0.0)
         while not self._heads:
             left = FOLLOW_SECONDS_EACH if end is None else min(FOLLOW_SECONDS_EACH, end - time.monotonic())
-            if not self._follow or left <= 0 or self._closed:
+            if not self.follows or left <= 0 or self._closed:
                 break
             self._look(left)
         if self._closed:

@@ -137,7 +137,7 @@ class Client:
 Answer = Callable[[str, dict[int, Any]], Fields]
 
 
-class Processor(TProcessor):
+class Processor(TProcessor):  # type: ignore[misc]
     """As the generator would make it: an answer is a reply, and what the handler raises an INTERNAL_ERROR."""
 
     def __init__(self, answer: Answer) -> None:
@@ -156,7 +156,7 @@ class Processor(TProcessor):
             message_to(oprot, name, TMessageType.REPLY, seqid, outcome)
 
 
-class Server(TThreadedServer):
+class Server(TThreadedServer):  # type: ignore[misc]
     """Apache's threaded server on a free port, in the background while the block lasts.
 
     Its own loop cannot be ended, so there is another one here; how it serves a connection is its own.

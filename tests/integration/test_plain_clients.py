@@ -378,6 +378,10 @@ def checkpoint(znodes: KazooClient, queue: str, name: str, partition: int) -> in
     return read_json(znodes, path)["id"] if znodes.exists(path) else None
 
 
+def acknowledged(znodes: KazooClient, queue: str, partition: int, last: int) -> None:
+    eventually(lambda: checkpoint(znodes, queue, "plain", partition) == last, f"partition {partition}: checkpoint {last}")
+
+
 def has(received: Received, count: int) -> None:
     eventually(lambda: len(received.messages) >= count, f"{count} messages", SECONDS)
 
@@ -395,10 +399,7 @@ def test_a_plain_listener_gets_everything_in_order_and_the_checkpoint_follows(
         for partition in (0, 1, 2):
             bodies = [body for n in range(partition, 30, 3) for body in (b"%d" % n, b"%d+" % n)]
             assert received.bodies(partition) == [b"before"] * (partition == 0) + bodies
-            eventually(
-                lambda partition=partition: checkpoint(znodes, flights, "plain", partition) == last[27 + partition],
-                f"the checkpoint of partition {partition} stands at its last message",
-            )
+            acknowledged(znodes, flights, partition, last[27 + partition])
     put(client, flights, 1, message(b"while away"))
     with attached(znodes, flights, "plain") as received:
         has(received, 1)
@@ -411,7 +412,7 @@ def test_only_the_topics_of_the_subscription_come(client: Client, znodes: KazooC
     create_subscription(znodes, flights, "plain", "JFK")
     with attached(znodes, flights, "plain") as received:
         has(received, 5)
-        eventually(lambda: checkpoint(znodes, flights, "plain", 0) == last, "the checkpoint passes what was left out")
+        acknowledged(znodes, flights, 0, last)
         assert received.bodies() == [b"1", b"3", b"5", b"7", b"9"]
 
 
@@ -424,7 +425,7 @@ def test_messages_that_were_not_handled_come_again_after_a_pause(
     with attached(znodes, flights, "plain") as received:
         handled = put(client, flights, 0, message(b"a"))[-1]
         has(received, 1)
-        eventually(lambda: checkpoint(znodes, flights, "plain", 0) == handled, "the first message is acknowledged")
+        acknowledged(znodes, flights, 0, handled)
         received.answers.put(failure)
         received.answers.put(failure)
         last = put(client, flights, 0, message(b"b"), message(b"c"))[-1]
@@ -435,7 +436,7 @@ def test_messages_that_were_not_handled_come_again_after_a_pause(
         times = [at for at, came in received.calls if [one[6] for one in came] == [b"b", b"c"]]
         assert len(times) == 3
         assert all(later - earlier >= RETRY_SECONDS * 0.9 for earlier, later in itertools.pairwise(times))
-        eventually(lambda: checkpoint(znodes, flights, "plain", 0) == last, "everything is acknowledged")
+        acknowledged(znodes, flights, 0, last)
 
 
 def test_headers_that_do_not_parse_are_left_out_and_the_messages_come(

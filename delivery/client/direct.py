@@ -1,0 +1,94 @@
+"""The publisher behind `Queue.put` and `put_many`: it has no thread, its callers take turns (see `machine`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from time import monotonic
+
+from delivery.batch import Row
+from delivery.client.accumulator import Limits
+from delivery.client.inflight import WINDOW_MAX
+from delivery.client.machine import Machine, Target, checked_timeout
+from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.turns import Turns
+from delivery.errors import Closed, Throttled, UnknownOutcome
+
+
+class DirectPublisher(Machine):
+    """Publishes for callers that wait for the outcome at once. Thread-safe."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, Limits(linger=0), WINDOW_MAX // 2, 30.0)
+        self._turns = Turns()
+
+    def publish(
+        self, rows: Sequence[tuple[Row, int, int | None]], timeout: float
+    ) -> list[PublishedMessage]:  # fmt: skip
+        """Store rows (row, size, partition), checked before; raises as `Receipt.result`, for the first that failed."""
+        end = monotonic() + checked_timeout(timeout)
+        receipts = [self._take(row, size, partition, end) for row, size, partition in rows]
+        finished = _all_done(receipts)
+        # A batch shared with a more patient caller is given up later than this one's time.
+        if not self._drive(finished, end + 1.0):
+            raise UnknownOutcome(f"no answer within {timeout:g} s; the message may still be stored")
+        return [receipt.result() for receipt in receipts]
+
+    def close(self) -> None:
+        """Refuse what follows and close the connections. Closing twice is fine."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._sender.wake()
+        while not self._turns.take(lambda: False, inf):
+            pass
+        try:
+            self._sender.abandon(Closed("the client was closed"))
+        finally:
+            self._turns.pass_on()  # those who wait have their outcome now
+        self._sender.close()
+
+    def _take(self, row: Row, size: int, partition: int | None, end: float) -> Receipt:
+        while True:
+            with self._lock:
+                self._check_open()
+                if self._accumulator.fits(size):
+                    now = monotonic()
+                    batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now))
+                    return Receipt(batch, len(batch.rows) - 1)
+            if not self._drive(lambda: self._accumulator.fits(size), end):
+                raise Throttled("too much is waiting to be published; nothing of this message was stored")
+
+    def _drive(self, finished: Callable[[], bool], end: float) -> bool:
+        """Wait until `finished`, leading where nobody else does; False when the time is up."""
+        while not finished() and monotonic() < end:
+            if not self._turns.take(finished, end):
+                continue
+            try:
+                self._lead(finished, end)
+            finally:
+                self._turns.pass_on()
+        return finished()
+
+    def _lead(self, finished: Callable[[], bool], end: float) -> None:
+        while not self._closed:
+            self._step()
+            if finished() or monotonic() >= end:
+                return
+            self._turns.tell()
+            self._sender.wait(end - monotonic())
+
+
+def _all_done(receipts: Sequence[Receipt]) -> Callable[[], bool]:
+    """Whether all are done; what was found done is not looked at again."""
+    rest = iter(receipts)
+    pending = next(rest, None)
+
+    def finished() -> bool:
+        nonlocal pending
+        while pending is not None and pending.done():
+            pending = next(rest, None)
+        return pending is None
+
+    return finished

@@ -1,0 +1,63 @@
+"""The frame of all commands: bad use, help, version, completion, and how soon they answer."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.integration.cli.running import HOOT, SECONDS, Hoot, environment
+from tests.integration.embedded import ROOT
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nothing"], ["queue"], ["queue", "lst"], ["scan"], ["publish"], ["queue", "list", "--nope"], ["queue", "create"],
+     ["serve", "--port", "70000"], ["serve", "--log-level", "loud"], ["publish", "q", "x", "--file", "y"],
+     ["publish", "q", "--whole", "x"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_wrong_command_line_is_bad_use(arguments: Sequence[str]) -> None:
+    shown = Hoot("127.0.0.1:1")(*arguments, status=2).stderr
+    assert shown.startswith("error: ")
+    assert "hint: " in shown
+
+
+def test_a_nul_in_a_name_from_a_program_is_refused(hoot: Hoot) -> None:
+    """No argument list can hold a NUL, so this one comes through the entry point."""
+    code = "from delivery.cli import main; main(['queue', 'create', 'a\\0b'])"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
+        env=environment(hoot.zookeeper), check=False,
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: ")
+    assert "\0" not in run.stderr
+
+
+def test_help_version_and_completion_answer_without_an_engine() -> None:
+    hoot = Hoot("127.0.0.1:1")
+    shown = hoot("--help").stdout
+    for command in ("serve", "queue", "publish", "scan", "subscribe", "subscription", "host", "zookeeper"):
+        assert command in shown
+    assert hoot("--version").stdout == hoot("version").stdout
+    assert re.match(r"hoot \d", hoot("--version").stdout)
+    env = environment() | {"_HOOT_COMPLETE": "complete_bash", "COMP_WORDS": "hoot su", "COMP_CWORD": "1"}
+    run = subprocess.run(HOOT, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=env, check=False)
+    assert run.stdout.split() == ["subscribe", "subscription"]
+
+
+def test_help_loads_nothing_slow() -> None:
+    """Shell completion and help must answer at once, so neither the client nor trio is imported for them."""
+    code = "import sys; from delivery.cli import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=environment(),
+        check=True,
+    )  # fmt: skip
+    slow = {"kazoo", "trio", "thriftpy2", "hypercorn", "starlette", "pyspark", "pandas", "numpy", "delivery.client"}
+    assert slow & set(run.stderr.split()) == set()

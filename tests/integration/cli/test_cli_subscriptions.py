@@ -1,0 +1,75 @@
+"""`hoot subscribe`, `hoot subscription …` and `hoot host list`."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.integration.cli.running import SECONDS, Child, Hoot
+from tests.integration.embedded import eventually
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_named_subscriber_prints_messages_and_resumes_where_it_stopped(hoot: Hoot, queue: str) -> None:
+    hoot("publish", queue, "one", "two", "--partition", "0")
+    subscribe = ["subscribe", queue, "--name", "mine", "--from", "earliest", "--format", "body"]
+    assert hoot(*subscribe, "--limit", "2").stdout.split() == ["one", "two"]
+    hoot("publish", queue, "three", "--partition", "0")
+
+    info = hoot.json("subscription", "info", queue, "mine")
+    assert (info["lag"], info["listener"], info["all_partitions"]) == (1, None, True)
+    [first] = [one for one in info["partitions"] if one["partition"] == 0]
+    assert first["lag"] == 1
+    assert first["lag_seconds"] > 0
+    assert first["position"] < first["end"]
+    text = hoot("subscription", "info", queue, "mine").stdout
+    assert "POSITION" in text
+    assert "LAG" in text
+
+    with Child(*subscribe, zookeeper=hoot.zookeeper) as child:
+        child.says("three")
+        assert child.lines == ["three\n"]
+        attached = hoot.json("subscription", "info", queue, "mine")
+        assert attached["listener"]
+        busy = hoot.refused("subscribe", queue, "--name", "mine", "--limit", "1")
+        assert busy["error"] == "subscription_busy"
+        assert child.end(signal.SIGINT) == 130
+    eventually(lambda: hoot.json("subscription", "info", queue, "mine")["lag"] == 0, "acknowledged", SECONDS)
+
+
+def test_a_subscriber_without_a_name_leaves_nothing_behind(hoot: Hoot, queue: str) -> None:
+    hoot("publish", queue, "one")
+    assert hoot("subscribe", queue, "--from", "earliest", "--limit", "1", "--format", "body").stdout == "one\n"
+    with Child("subscribe", queue, "--topic", "wanted", "--format", "body", zookeeper=hoot.zookeeper) as child:
+        eventually(lambda: hoot.json("subscription", "list", queue) != [], "attached", SECONDS)
+        eventually(lambda: hoot.json("subscription", "list", queue)[0]["listener"], "listening", SECONDS)
+        hoot("publish", queue, "no", "--topic", "other")
+        hoot("publish", queue, "yes", "--topic", "wanted")
+        child.says("yes")
+        assert child.lines == ["yes\n"]
+        assert child.end(signal.SIGTERM) == 0
+    assert hoot.json("subscription", "list", queue) == []
+
+
+def test_subscriptions_are_listed_and_deleted(hoot: Hoot, queue: str) -> None:
+    hoot("publish", queue, "one")
+    hoot("subscribe", queue, "--name", "mine", "--from", "earliest", "--limit", "1")
+    for listed in (hoot.json("subscription", "list", queue), hoot.json("subscription", "list")):
+        assert ("mine", queue) in [(one["subscription"], one["queue"]) for one in listed]
+    assert "mine" in hoot("subscription", "list").stdout
+    hoot.refused("subscription", "delete", queue, "mine", status=2)
+    hoot("subscription", "delete", queue, "mine", "--dry-run")
+    hoot("subscription", "info", queue, "mine")
+    hoot("subscription", "delete", queue, "mine", "--yes")
+    told = hoot.refused("subscription", "info", queue, "mine")
+    assert told["error"] == "unknown_subscription"
+    assert hoot.refused("subscription", "delete", queue, "mine", "--yes")["error"] == "unknown_subscription"
+
+
+def test_hosts_are_listed(hoot: Hoot) -> None:
+    [host] = hoot.json("host", "list")
+    assert host["address"] == "127.0.0.1"
+    assert host["port"] > 0
+    assert host["host"] in hoot("host", "list").stdout

@@ -1,0 +1,339 @@
+"""Publishers against hosts that follow a script: each message is stored once and in order, or its failure is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from delivery.client.accumulator import Limits
+from delivery.client.direct import DirectPublisher
+from delivery.client.outgoing import NewMessage
+from delivery.client.publisher import Publisher, Receipt
+from delivery.errors import (
+    Closed,
+    DeadlineExceeded,
+    HootError,
+    HostUnreachable,
+    InvalidRequest,
+    MessageTooLarge,
+    NoHost,
+    NotOwner,
+    StorageUnavailable,
+    Throttled,
+    UnknownOutcome,
+    UnknownPartition,
+    UnknownQueue,
+)
+from delivery.metastore.records import PartitionRecord
+from tests.scripted_host import Act, FixedCatalog, ScriptedHost, target
+
+SECONDS = 20.0
+SMALL = Limits(linger=0.001, batch_messages=3)
+
+
+def publisher(*hosts: ScriptedHost, limits: Limits = SMALL, timeout: float = SECONDS, in_flight: int = 4) -> Publisher:
+    return Publisher(target(*hosts), limits, timeout=timeout, in_flight=in_flight)
+
+
+def put(of: DirectPublisher, *bodies: bytes, timeout: float = SECONDS) -> list[int]:
+    rows = [((body, None, "", b""), len(body), None) for body in bodies]
+    return [int(one.id) for one in of.publish(rows, timeout)]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def at(acts: dict[int, Act]) -> Callable[[int], Act]:
+    return lambda number: acts.get(number, "store")
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        {},
+        {0: "hang up"},
+        {0: "store and hang up"},
+        {2: "store and hang up", 3: "hang up", 5: "store and hang up"},
+        {1: Throttled("busy"), 2: Throttled("busy")},
+        {3: UnknownOutcome("perhaps"), 4: "hang up"},
+    ],
+    ids=["no fault", "first lost", "first answer lost", "several", "throttled", "open"],
+)
+def test_faults_in_between_leave_every_message_stored_once_and_in_order(acts: dict[int, Act]) -> None:
+    bodies = numbered(60)
+    with ScriptedHost(at(acts)) as host:
+        with publisher(host) as under_test:
+            receipts = [under_test.put(body) for body in bodies]
+        assert host.bodies == bodies
+        assert [int(receipt.id) for receipt in receipts] == list(range(1, 61))
+        assert receipts[0].result().durability == "os"
+
+
+@pytest.mark.parametrize("hop", [False, True], ids=["sent by whoever puts", "sent by the thread"])
+def test_batches_are_as_large_as_the_limits_say(hop: bool) -> None:
+    with ScriptedHost() as host, Publisher(target(host), Limits(linger=60, batch_messages=10), hop=hop) as under_test:
+        receipts = [under_test.put(b"x") for _ in range(25)]
+        receipts[19].result(SECONDS)
+        assert not receipts[20].done()
+        under_test.flush()
+        assert host.sizes == [10, 10, 5]
+
+
+def test_linger_sends_a_batch_that_does_not_fill() -> None:
+    with ScriptedHost() as host, publisher(host, limits=Limits(linger=0.01)) as under_test:
+        assert under_test.put(b"x").result(SECONDS).id == 1
+
+
+def test_what_is_refused_fails_alone_and_flush_tells() -> None:
+    with ScriptedHost(at({1: InvalidRequest("no")})) as host:
+        under_test = publisher(host, limits=Limits(linger=60, batch_messages=2))
+        receipts = under_test.put_many(numbered(8))
+        with pytest.raises(InvalidRequest, match="no"):
+            under_test.flush()
+        under_test.flush()
+        failed = [receipt for receipt in receipts if _error(receipt)]
+        assert failed == receipts[2:4]
+        assert host.bodies == [b"0", b"1", b"4", b"5", b"6", b"7"]
+        under_test.close()
+
+
+def test_a_host_that_never_answers_leaves_the_outcome_unknown() -> None:
+    with ScriptedHost(lambda number: "ignore") as host:
+        under_test = publisher(host, timeout=0.3)
+        receipt = under_test.put(b"x")
+        with pytest.raises(DeadlineExceeded):
+            receipt.result(0.01)
+        with pytest.raises(UnknownOutcome):
+            receipt.result(SECONDS)
+        with pytest.raises(UnknownOutcome):
+            under_test.close()
+
+
+def test_without_any_host_nothing_is_stored_and_the_error_says_why() -> None:
+    under_test = publisher(timeout=0.3)
+    with pytest.raises(NoHost, match="hoot serve"):
+        under_test.put(b"x").result(SECONDS)
+    with pytest.raises(NoHost):
+        under_test.close()
+
+
+def test_a_host_that_is_gone_is_an_error_after_which_nothing_is_stored() -> None:
+    with ScriptedHost() as host:
+        gone = target(host)
+    under_test = DirectPublisher(gone)
+    with pytest.raises(HostUnreachable):
+        put(under_test, b"x", timeout=0.3)
+    under_test.close()
+
+
+def test_the_owner_that_another_host_names_is_followed() -> None:
+    with ScriptedHost() as owner, ScriptedHost() as other:
+        elsewhere = NotOwner("not me", address="{}:{}".format(*owner.address))
+        other._script = lambda number: elsewhere
+        under_test = DirectPublisher(target(other))
+        assert put(under_test, *numbered(3)) == [1, 2, 3]
+        assert put(under_test, b"3") == [4]
+        assert (other.published, owner.bodies) == (1, numbered(4))
+        under_test.close()
+
+
+def test_hosts_that_name_each_other_do_not_hold_a_publish_for_ever() -> None:
+    with ScriptedHost() as first, ScriptedHost() as second:
+        first._script = lambda number: NotOwner("not me", address="{}:{}".format(*second.address))
+        second._script = lambda number: NotOwner("not me", address="{}:{}".format(*first.address))
+        under_test = DirectPublisher(target(first, second))
+        with pytest.raises(NotOwner):
+            put(under_test, b"x", timeout=0.5)
+        assert first.published + second.published < 40
+        under_test.close()
+
+
+def test_a_new_owner_is_found_in_the_catalog() -> None:
+    with ScriptedHost() as old, ScriptedHost() as new:
+        catalog = FixedCatalog(old.record, new.record)
+        catalog.owned = {0: PartitionRecord(1, old.record.host, 1)}
+        where = target(old)
+        where.owners._catalog = catalog
+        under_test = DirectPublisher(where)
+        put(under_test, b"before")
+        catalog.owned = {0: PartitionRecord(2, new.record.host, 1)}
+        old.hang_up()
+        old._script = lambda number: NotOwner("not me any more")
+        put(under_test, b"after")
+        assert new.bodies == [b"after"]
+        under_test.close()
+
+
+def test_an_unknown_queue_is_an_error_at_once() -> None:
+    with ScriptedHost(lambda number: UnknownQueue("deleted")) as host:
+        under_test = DirectPublisher(target(host))
+        with pytest.raises(UnknownQueue):
+            put(under_test, b"x")
+        under_test.close()
+
+
+def test_an_idle_connection_that_the_host_closed_costs_nothing() -> None:
+    with ScriptedHost() as host:
+        under_test = DirectPublisher(target(host))
+        put(under_test, b"before")
+        host.hang_up()
+        assert put(under_test, b"after") == [2]
+        under_test.close()
+
+
+def test_a_failing_store_is_asked_again_and_the_outcome_is_unknown_when_it_stays_so() -> None:
+    with ScriptedHost(lambda number: StorageUnavailable("disk full")) as host:
+        under_test = DirectPublisher(target(host))
+        with pytest.raises(UnknownOutcome, match="disk full"):
+            put(under_test, b"x", timeout=0.3)
+        assert host.published > 2
+        under_test.close()
+
+
+def test_many_threads_share_batches() -> None:
+    threads, each = 32, 20
+    with ScriptedHost() as host:
+        under_test = DirectPublisher(target(host))
+        host.held.clear()
+        found: list[list[int]] = []
+        workers = [
+            threading.Thread(target=lambda: found.append([put(under_test, b"x")[0] for _ in range(each)]))
+            for _ in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        host.held.set()
+        for worker in workers:
+            worker.join(SECONDS)
+        assert sorted(number for ids in found for number in ids) == list(range(1, threads * each + 1))
+        assert all(ids == sorted(ids) for ids in found)
+        assert len(host.sizes) < threads * each / 2
+        under_test.close()
+
+
+def test_put_waits_while_the_buffer_is_full() -> None:
+    with ScriptedHost() as host:
+        host.held.clear()
+        with publisher(host, limits=Limits(batch_messages=10, buffer_bytes=2000)) as under_test:
+            put_all = threading.Thread(target=lambda: [under_test.put(bytes(100)) for _ in range(100)])
+            put_all.start()
+            put_all.join(0.3)
+            assert put_all.is_alive()
+            assert not under_test.has_room()
+            host.held.set()
+            put_all.join(SECONDS)
+            assert not put_all.is_alive()
+        assert len(host.bodies) == 100
+
+
+def test_a_buffer_that_stays_full_is_an_error() -> None:
+    with ScriptedHost(lambda number: "ignore") as host:
+        under_test = publisher(host, limits=Limits(batch_messages=1, buffer_bytes=200), timeout=0.5)
+        with pytest.raises(Throttled):
+            raise_at = [under_test.put(bytes(90)) for _ in range(50)]
+            raise AssertionError(raise_at)
+        with pytest.raises(HootError):
+            under_test.close()
+
+
+def test_bad_messages_are_refused_before_anything_is_sent() -> None:
+    with ScriptedHost() as host, publisher(host) as under_test:
+        with pytest.raises(TypeError, match=r"encode it first"):
+            under_test.put("text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="key"):
+            under_test.put(b"", key="text")  # type: ignore[arg-type]
+        with pytest.raises(MessageTooLarge):
+            under_test.put(bytes((1 << 20) + 1))
+        with pytest.raises(MessageTooLarge):
+            under_test.put(b"", key=bytes(40_000))
+        with pytest.raises(MessageTooLarge):
+            under_test.put(b"", headers={"a": bytes(70_000)})
+        with pytest.raises(InvalidRequest):
+            under_test.put(b"", topic="a topic")
+        with pytest.raises(UnknownPartition):
+            under_test.put(b"", partition=1)
+        with pytest.raises(UnknownPartition):
+            under_test.put_many([b"good", NewMessage(b"bad", partition=7)])
+    assert host.published == 0
+
+
+def test_keys_topics_and_headers_travel() -> None:
+    with ScriptedHost() as host, publisher(host) as under_test:
+        under_test.put(bytearray(b"a"), key=memoryview(b"k"), topic="t", headers={"h": b"v"})
+        under_test.put(b"b")
+    assert host.bodies == [b"a", b"b"]
+
+
+def test_after_close_put_is_refused_and_closing_twice_is_fine() -> None:
+    with ScriptedHost() as host:
+        under_test = publisher(host)
+        under_test.put(b"x")
+        under_test.close()
+        under_test.close()
+        under_test.flush()
+        assert host.bodies == [b"x"]
+        with pytest.raises(Closed):
+            under_test.put(b"y")
+
+
+def test_closing_the_direct_publisher_ends_a_put_under_way() -> None:
+    with ScriptedHost(lambda number: "ignore") as host:
+        under_test = DirectPublisher(target(host))
+        ended: list[HootError] = []
+
+        def wait() -> None:
+            try:
+                put(under_test, b"x")
+            except HootError as error:
+                ended.append(error)
+
+        waiting = [threading.Thread(target=wait) for _ in range(3)]
+        for one in waiting:
+            one.start()
+        deadline = threading.Event()
+        while not host.published:
+            deadline.wait(0.01)
+        under_test.close()
+        for one in waiting:
+            one.join(SECONDS)
+        assert len(ended) == 3
+        assert all(isinstance(error, UnknownOutcome | Closed) for error in ended)
+
+
+def test_callbacks_are_called_once_the_outcome_is_known_and_may_raise() -> None:
+    with ScriptedHost() as host, publisher(host) as under_test:
+        told: list[Receipt] = []
+
+        def raising(receipt: Receipt) -> None:
+            told.append(receipt)
+            raise ZeroDivisionError
+
+        receipt = under_test.put(b"x")
+        receipt.add_done_callback(raising)
+        receipt.result(SECONDS)
+        under_test.put(b"y").result(SECONDS)
+        receipt.add_done_callback(told.append)
+        assert told == [receipt, receipt]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(linger=-1), Limits(batch_bytes=0), Limits(batch_messages=10**6), Limits(buffer_bytes=0)],
+    ids=lambda limits: str(limits)[:40],
+)
+def test_settings_out_of_bounds_are_refused(limits: Limits) -> None:
+    with pytest.raises(InvalidRequest, match="must be"):
+        publisher(limits=limits)
+    with pytest.raises(InvalidRequest, match="in_flight"):
+        publisher(in_flight=17)
+
+
+def _error(receipt: Receipt) -> bool:
+    try:
+        receipt.result(SECONDS)
+    except HootError:
+        return True
+    return False
