@@ -91,7 +91,7 @@ def check_start(start: Start) -> int:
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
-        return max(first_id_at(_up_to_ms(start)) - 1, EARLIEST)
+        return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
     if isinstance(start, str):
         start = MessageId.parse(start)
     if not _is_number(start) or not 0 <= start <= ID_MAX:

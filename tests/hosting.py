@@ -42,6 +42,8 @@ class ScriptedCluster:
         self.current_session = 11
         self.gate: threading.Event | None = None
         """While there is one that is not set, claims wait for it in their thread."""
+        self.gone: set[str] = set()
+        """Hosts that are registered and dead."""
 
     async def get(self, name: str) -> QueueRecord:
         if name not in self.records:
@@ -61,6 +63,9 @@ class ScriptedMember:
         if not self._cluster.current_session:
             raise MetadataUnavailable("no session")
         return self._cluster.current_session
+
+    def is_gone(self, other: HostRecord) -> bool:
+        return other.host in self._cluster.gone
 
 
 class ScriptedDirectory:

@@ -1,6 +1,7 @@
 """What commands print: tables, JSON, and numbers as people read them.
 
-A table is plain aligned columns, never cut off, with its titles bold on a terminal. Everything that is listed can be had as JSON instead (`--json`): one document, indented for a terminal and in one line for a pipe.
+A table is plain aligned columns, never cut off, with its titles bold on a terminal. Everything that is listed can be
+had as JSON instead (`--json`): one document, indented for a terminal and in one line for a pipe.
 """
 
 from __future__ import annotations

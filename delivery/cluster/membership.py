@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from delivery.cluster.handover import Doorbell
+from delivery.cluster.probe import is_gone
 from delivery.errors import HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
 
@@ -112,6 +113,10 @@ class Membership:
         if not self._serving or self._session.state != "steady":
             raise MetadataUnavailable("this host has no steady ZooKeeper session; it waits for one")
         return self._standing.registered
+
+    def is_gone(self, other: HostRecord) -> bool:
+        """Whether another host is dead although it is registered still (see probe); blocking."""
+        return is_gone(other)
 
     def on_lost(self, callback: Callable[[HootError], None]) -> None:
         """Call `callback(why)` on the trio thread when nothing may be owned any longer."""

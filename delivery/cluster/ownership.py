@@ -65,6 +65,9 @@ class Member(Protocol):
     def session(self) -> int:
         """The session to claim with. Raises MetadataUnavailable when there is none to rely on."""
 
+    def is_gone(self, other: HostRecord) -> bool:
+        """Whether another host is dead although it is registered still; blocking."""
+
 
 class Queues(Protocol):
     """The queue records (queues.QueueTable)."""
@@ -229,9 +232,8 @@ class Ownership:
         try:
             return _Claimed(record.epoch, version + 1, self._store.open(key, record.epoch, settings))
         except HootError:
-            with contextlib.suppress(
-                HootError
-            ):  # so that a host with a better disk may have it; else our session's end
+            # So that a host with a better disk may have it; else our session's end gives it back.
+            with contextlib.suppress(HootError):
                 self._directory.release(key.queue, key.partition, record.epoch, version + 1)
             raise
 
@@ -240,7 +242,7 @@ class Ownership:
         if record is None or not record.host or record.host == self._member.host:
             return
         owner = self._directory.host(record.host)
-        if owner is not None and owner.session == record.session:
+        if owner is not None and owner.session == record.session and not self._member.is_gone(owner):
             address = f"{owner.address}:{owner.port}"
             raise NotOwner(f"partition {key} is owned by the host at {address}", address=address)
 

@@ -60,17 +60,18 @@ def asked(folder: Path) -> Iterator[Site]:
             yield site
 
 
-def refused(
-    call: Callable[[], object], error: type[HootError], part: str = "", situation: object = None
-) -> HootError:  # fmt: skip
-    """The error of a call that must fail with this very error, in a line that a person can read."""
+def refused(error: type[HootError], part: str, call: Callable[..., object], *args: Any, **options: Any) -> HootError:
+    """The error of a call that must fail with this very one, in a line that a person can read and `part` is in."""
+    given = f"{getattr(call, '__name__', call)}, {args}, {options}"[:200]
     try:
-        result = call()
+        result = call(*args, **options)
     except HootError as caught:
-        assert type(caught) is error, f"{situation!r}: {caught!r}"
-        text = caught.message
-        assert part in text, f"{situation!r}: {text}"
-        assert text.isprintable(), f"{situation!r}: {text!r}"
-        assert len(text) <= TEXT_MAX, f"{situation!r}: {len(text)} characters"
-        return caught
-    pytest.fail(f"{situation!r} was taken, and gave {result!r}")
+        found = caught
+    else:
+        pytest.fail(f"{given} was taken, and gave {result!r}")
+    assert type(found) is error, f"{given}: {found!r}"
+    text = found.message
+    assert part in text, f"{given}: {text}"
+    assert text.isprintable(), f"{given}: {text!r}"
+    assert len(text) <= TEXT_MAX, f"{given}: {len(text)} characters"
+    return found

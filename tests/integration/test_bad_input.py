@@ -1,6 +1,7 @@
 """What a program can ask for wrongly: names, settings, messages, places to read from.
 
-Each gets an error with a code and a word on whether to try again, in one line; ZooKeeper and the queue stay as they are.
+Each gets an error with a code and a word on whether to try again, in one line. ZooKeeper and the queue stay as they
+are.
 """
 
 from __future__ import annotations
@@ -88,22 +89,22 @@ def test_what_is_no_name_is_refused_everywhere(site: Site) -> None:
     with site.unchanged():
         for method, call in [*by_name(site).items(), *others.items()]:
             for name in WRONG_NAMES if method in REMOTE else (*WRONG_NAMES, None, 7, b"flights"):
-                error = refused(lambda: call(name), InvalidRequest, situation=(method, name))  # noqa: B023
+                error = refused(InvalidRequest, "", call, name)
                 assert (error.code, error.retryable) == ("invalid_request", False)
 
 
 def test_a_queue_that_is_not_there_is_named_with_what_comes_near(site: Site) -> None:
     with site.unchanged():
-        for method, call in by_name(site).items():
-            error = refused(lambda: call("flihgts"), UnknownQueue, "did you mean flights?", method)  # noqa: B023
+        for call in by_name(site).values():
+            error = refused(UnknownQueue, "did you mean flights?", call, "flihgts")
             assert (error.code, error.retryable) == ("unknown_queue", False)
-            refused(lambda: call("zzz"), UnknownQueue, "`hoot queue create zzz`", method)  # noqa: B023
+            refused(UnknownQueue, "`hoot queue create zzz`", call, "zzz")
 
 
 def test_a_queue_is_created_once_and_keeps_its_settings(site: Site) -> None:
     with site.unchanged():
         for changes in ({}, {"partitions": 2, "body_bytes_max": 1000}, {"partitions": 9}):
-            error = refused(lambda: site.client.create_queue(QUEUE, **changes), QueueExists, QUEUE)  # noqa: B023
+            error = refused(QueueExists, QUEUE, site.client.create_queue, QUEUE, **changes)
             assert (error.code, error.retryable) == ("queue_exists", False)
     assert site.client.queue(QUEUE).settings.partitions == 2
 
@@ -121,24 +122,24 @@ def test_a_queue_is_created_once_and_keeps_its_settings(site: Site) -> None:
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(site: Site, wrong: dict[str, Any]) -> None:
     with site.unchanged():
-        refused(lambda: site.client.create_queue("other", **wrong), InvalidRequest)
-        refused(lambda: site.client.update_queue(QUEUE, **wrong), InvalidRequest)
+        refused(InvalidRequest, "", site.client.create_queue, "other", None, **wrong)
+        refused(InvalidRequest, "", site.client.update_queue, QUEUE, None, **wrong)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_queue_keeps_its_number_of_partitions(site: Site, partitions: int) -> None:
     with site.unchanged():
-        refused(lambda: site.client.update_queue(QUEUE, partitions=partitions), InvalidRequest, "keeps its 2 partitions")
+        refused(InvalidRequest, "keeps its 2 partitions", site.client.update_queue, QUEUE, partitions=partitions)
 
 
 def test_a_subscription_that_is_not_there_is_refused(site: Site) -> None:
     with site.unchanged():
-        for call in (
-            lambda: site.client.subscription_info(QUEUE, "nobody"),
-            lambda: site.client.delete_subscription(QUEUE, "nobody"),
-            lambda: site.subscriber("nobody").unsubscribe(QUEUE),
+        for call, *arguments in (
+            (site.client.subscription_info, QUEUE, "nobody"),
+            (site.client.delete_subscription, QUEUE, "nobody"),
+            (site.subscriber("nobody").unsubscribe, QUEUE),
         ):
-            error = refused(call, UnknownSubscription, "nobody")
+            error = refused(UnknownSubscription, "nobody", call, *arguments)
             assert (error.code, error.retryable) == ("unknown_subscription", False)
 
 
@@ -164,14 +165,12 @@ def test_a_partition_out_of_range_is_refused_everywhere(site: Site) -> None:
     with site.unchanged():
         for method, call in calls.items():
             for partition in WRONG_PARTITIONS:
-                situation = (method, partition)
-                error = refused(lambda: call(partition), UnknownPartition, "0 to 1", situation)  # noqa: B023
+                error = refused(UnknownPartition, "0 to 1", call, partition)
                 assert (error.code, error.retryable) == ("unknown_partition", False)
-            too_large = InvalidRequest if method in REMOTE else UnknownPartition
-            refused(lambda: call(2**40), too_large, situation=method)  # noqa: B023
+            refused(InvalidRequest if method in REMOTE else UnknownPartition, "", call, 2**40)
         with site.queue.publisher() as publisher:
-            refused(lambda: publisher.put(b"x", partition=2), UnknownPartition)
-        refused(lambda: site.queue.combined_scanner([]), InvalidRequest, "at least one")
+            refused(UnknownPartition, "0 to 1", publisher.put, b"x", partition=2)
+        refused(InvalidRequest, "at least one", site.queue.combined_scanner, [])
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
@@ -197,13 +196,10 @@ def test_a_message_over_a_limit_is_refused_before_anything_is_sent(site: Site) -
     with site.unchanged(), site.queue.publisher() as publisher:
         for wrong, kind, part in WRONG_MESSAGES:
             message = {"body": b"x"} | wrong
-            for call in (
-                lambda: site.queue.put(**message),  # noqa: B023
-                lambda: site.queue.put_many([b"fine", NewMessage(**message)]),  # noqa: B023
-                lambda: publisher.put(**message),  # noqa: B023
-                lambda: publisher.put_many([b"fine", NewMessage(**message)]),  # noqa: B023
-            ):
-                assert not refused(call, kind, part, wrong).retryable
+            for put in (site.queue.put, publisher.put):
+                assert not refused(kind, part, put, **message).retryable
+            for put_many in (site.queue.put_many, publisher.put_many):
+                refused(kind, part, put_many, [b"fine", NewMessage(**message)])
 
 
 @pytest.mark.parametrize("wrong", [{"body": "text"}, {"body": None}, {"body": 5}, {"key": "text"}], ids=str)
@@ -224,7 +220,7 @@ def test_what_is_not_bytes_is_a_mistake_of_the_program(site: Site, wrong: dict[s
     ids=str,
 )  # fmt: skip
 def test_settings_of_a_publisher_that_cannot_be_are_refused(site: Site, wrong: dict[str, Any]) -> None:
-    refused(lambda: site.queue.publisher(**wrong), InvalidRequest)
+    refused(InvalidRequest, "", site.queue.publisher, **wrong)
 
 
 # -- places to read from --------------------------------------------------------------------------------------------
@@ -241,20 +237,20 @@ def test_a_scanner_starts_and_stops_at_places_only(site: Site, place: Any) -> No
         lambda **scope: site.queue.combined_scanner([1, 0], **scope),
     )
     for scanner in scanners:
-        refused(lambda: scanner(start=place), InvalidRequest, "place", place)  # noqa: B023
+        refused(InvalidRequest, "place", scanner, start=place)
         if place is not None:
-            refused(lambda: scanner(stop=place), InvalidRequest, "place", place)  # noqa: B023
+            refused(InvalidRequest, "place", scanner, stop=place)
 
 
 def test_a_scanner_does_not_start_in_the_future(site: Site) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     for start in (tomorrow, MessageId.of(int(tomorrow.timestamp() * 1000)), ID_MAX):
-        refused(lambda: site.queue.scanner(start=start), InvalidRequest, "in the future", start)  # noqa: B023
+        refused(InvalidRequest, "in the future", site.queue.scanner, start=start)
 
 
 def test_a_scanner_takes_names_as_topics(site: Site) -> None:
     for topics in (["JFK", "a b"], [".."], ["x" * 250], [b"JFK"], [None]):
-        refused(lambda: site.queue.scanner(topics=topics), InvalidRequest, "topic", topics)  # noqa: B023
+        refused(InvalidRequest, "topic", site.queue.scanner, topics=topics)
 
 
 def test_what_a_host_is_asked_to_read_is_held_against_the_limits(site: Site) -> None:
@@ -264,10 +260,9 @@ def test_what_a_host_is_asked_to_read_is_held_against_the_limits(site: Site) -> 
     )  # fmt: skip
     for fields in wrong:
         request = IDL.ReadRequest(**({"queue": QUEUE, "partition": 0} | fields))
-        refused(lambda: site.connection.call("read", request), InvalidRequest, situation=fields)  # noqa: B023
-    refused(lambda: site.connection.call("read", None), InvalidRequest)
+        refused(InvalidRequest, "", site.connection.call, "read", request)
+    refused(InvalidRequest, "", site.connection.call, "read", None)
     for after, until in ((-1, 0), (0, -1), (ID_MAX + 1, 0)):
-        situation = (after, until)
-        refused(lambda: site.connection.call("countMessages", QUEUE, 0, *situation), InvalidRequest)  # noqa: B023
+        refused(InvalidRequest, "", site.connection.call, "countMessages", QUEUE, 0, after, until)
     odd = IDL.ReadRequest(queue=QUEUE, partition=0, after=0, upTo=0, topics=[], bytesMax=-5, waitMs=-5)
     assert site.connection.call("read", odd).position == site.last[0], "sizes and times are cut to what is possible"

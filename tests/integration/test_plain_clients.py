@@ -379,7 +379,9 @@ def checkpoint(znodes: KazooClient, queue: str, name: str, partition: int) -> in
 
 
 def acknowledged(znodes: KazooClient, queue: str, partition: int, last: int) -> None:
-    eventually(lambda: checkpoint(znodes, queue, "plain", partition) == last, f"partition {partition}: checkpoint {last}")
+    eventually(
+        lambda: checkpoint(znodes, queue, "plain", partition) == last, f"partition {partition}: checkpoint {last}"
+    )
 
 
 def has(received: Received, count: int) -> None:

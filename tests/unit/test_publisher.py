@@ -246,6 +246,16 @@ def test_a_partition_of_another_live_host_is_refused_with_its_address() -> None:
     play(story)
 
 
+def test_a_partition_whose_owner_refuses_connections_is_taken_over_before_its_session_ends() -> None:
+    async def story(scene: Scene) -> None:
+        scene.cluster.owners["orders", 0] = (PartitionRecord(4, OTHER, 22), 3)
+        scene.cluster.gone.add(OTHER)
+        assert isinstance(await scene.publish(b"a"), Stored)
+        assert scene.cluster.owners["orders", 0][0].epoch == 5
+
+    play(story)
+
+
 def test_a_partition_whose_owner_died_or_lost_its_session_is_taken_over_under_the_next_epoch() -> None:
     async def story(scene: Scene) -> None:
         scene.cluster.owners["orders", 0] = (PartitionRecord(4, OTHER, 21), 3)
