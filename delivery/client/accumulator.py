@@ -153,9 +153,7 @@ class Accumulator:
     def _fitting(self, number: int, size: int) -> Batch | None:
         """The open batch of a partition if the message fits; one that is too full for it is closed."""
         batch = self._open.get(number)
-        if batch is not None and (
-            batch.size + size > self.batch_bytes or len(batch.rows) >= self.batch_messages
-        ):
+        if batch is not None and (batch.size + size > self.batch_bytes or len(batch.rows) >= self.batch_messages):
             self._close(batch)
             return None
         return batch

@@ -1,151 +1,49 @@
-"""Stock Apache Thrift against a region host in a process of its own: as a client, and as a plain listener.
-
-What a program in any language does, with nothing of Hoot in it: the calls are written by hand with Apache's protocol
-and transports (apache.py), and the host is found, and the listener registered, by JSON in ZooKeeper.
-"""
+"""Stock Apache Thrift as a client of a region host in a process of its own: the plain calls."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import queue
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from thrift.Thrift import TType
 
-from delivery.batch import encode
-from delivery.local import LocalEngine
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings
-from delivery.rpc.blocking import BlockingConnection
-from tests.integration.apache import SECONDS, Client, DeclaredError, Fields, Server
-from tests.integration.embedded import client as zookeeper_session, eventually
-from tests.integration.engine import engine
+from tests.integration.apache import Client, DeclaredError
+from tests.integration.plain import (
+    Foreign,
+    drained,
+    foreign,
+    i32,
+    message,
+    partitions,
+    put,
+    scan,
+    stored,
+    struct,
+    structs,
+    text,
+)
 
 pytestmark = pytest.mark.integration
 
-OK, FAILED = 0, 1
 KIB = 1024
-RETRY_SECONDS = 0.3
-NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("plain"), "--set", f"retry_delay_seconds={RETRY_SECONDS}") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def znodes(running: LocalEngine) -> Iterator[KazooClient]:
-    """ZooKeeper as a foreign program uses it."""
-    with zookeeper_session(running.address) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def port(znodes: KazooClient) -> int:
-    """The host's, as it says in ZooKeeper."""
-    (host,) = znodes.get_children("/hoot/hosts")
-    record = read_json(znodes, f"/hoot/hosts/{host}")
-    assert record["address"] == "127.0.0.1"
-    found: int = record["port"]
-    return found
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Client]:
-    with Client(port) as found:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    with foreign(tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 
 @pytest.fixture
-def flights(running: LocalEngine) -> str:
-    """A new queue of three partitions."""
-    name = f"flights-{next(NUMBERS)}"
-    with ZooKeeperClient(running.address) as session:
-        Catalog(session).create_queue(name, QueueSettings(partitions=3, body_bytes_max=1000))
-    return name
+def client(site: Foreign) -> Iterator[Client]:
+    with Client(site.port) as found:
+        yield found
 
 
-def read_json(znodes: KazooClient, path: str) -> Any:
-    return json.loads(znodes.get(path)[0])
-
-
-# -- the arguments of calls, as (type, value) ---------------------------------------------------------------------
-
-
-def text(value: str | bytes) -> tuple[int, Any]:
-    return TType.STRING, value
-
-
-def i32(value: int) -> tuple[int, Any]:
-    return TType.I32, value
-
-
-def struct(fields: Fields) -> tuple[int, Any]:
-    return TType.STRUCT, fields
-
-
-def structs(fields: list[Fields]) -> tuple[int, Any]:
-    return TType.LIST, (TType.STRUCT, fields)
-
-
-def partitions(*numbers: int) -> tuple[int, Any]:
-    return TType.LIST, (TType.I32, list(numbers))
-
-
-def message(
-    body: bytes, topic: str | None = None, key: bytes | None = None, headers: dict[str, bytes] | None = None
-) -> Fields:
-    fields: Fields = {6: text(body)}
-    if topic is not None:
-        fields[3] = text(topic)
-    if key is not None:
-        fields[4] = text(key)
-    if headers is not None:
-        fields[5] = (TType.MAP, (TType.STRING, TType.STRING, headers))
-    return fields
-
-
-def scan(start: int | None = None, stop: int | None = None, *topics: str) -> tuple[int, Any]:
-    fields: Fields = {3: (TType.LIST, (TType.STRING, list(topics)))}
-    if start is not None:
-        fields[1] = (TType.I64, start)
-    if stop is not None:
-        fields[2] = (TType.I64, stop)
-    return struct(fields)
-
-
-def put(client: Client, queue: str, partition: int, *messages: Fields) -> list[int]:
-    found: list[int] = client.result("putMessagesWithPid", text(queue), i32(partition), structs(list(messages)))
-    return found
-
-
-def drained(client: Client, scanner: int, count: int = 100) -> list[dict[int, Any]]:
-    """Everything that a scanner has now."""
-    found: list[dict[int, Any]] = []
-    while got := client.result("messageScannerGetList", i32(scanner), i32(count)):
-        found += got
-    return found
-
-
-def stored(client: Client, queue: str) -> list[dict[int, Any]]:
-    """Everything in a queue."""
-    scanner = client.result("openQueueScanner", text(queue), scan())
-    found = drained(client, scanner)
-    client.result("messageScannerClose", i32(scanner))
-    return found
-
-
-# -- as a client ----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def flights(site: Foreign) -> str:
+    return site.new_queue()
 
 
 def test_a_message_comes_back_with_its_key_headers_topic_and_body(client: Client, flights: str) -> None:
@@ -246,19 +144,19 @@ def test_closing_a_scanner_twice_is_fine_and_using_it_then_is_an_error(client: C
         assert (caught.value.code, caught.value.retryable) == ("unknown_scanner", False)
 
 
-def test_a_scanner_lives_longer_than_the_connection_that_opened_it(client: Client, port: int, flights: str) -> None:
+def test_a_scanner_lives_longer_than_the_connection_that_opened_it(client: Client, site: Foreign, flights: str) -> None:
     put(client, flights, 0, message(b"a"))
-    with Client(port) as other:
+    with Client(site.port) as other:
         scanner = other.result("openQueueScanner", text(flights), scan())
     assert [one[6] for one in drained(client, scanner)] == [b"a"]
 
 
 def test_the_locations_of_a_queue_name_a_host_that_answers_for_every_partition(
-    client: Client, port: int, flights: str
+    client: Client, site: Foreign, flights: str
 ) -> None:
     put(client, flights, 1, message(b"a"))
     found = client.result("getQueueLocations", text(flights))
-    assert found == [{1: partition, 2: b"127.0.0.1", 3: port} for partition in range(3)]
+    assert found == [{1: partition, 2: b"127.0.0.1", 3: site.port} for partition in range(3)]
 
 
 def wrong_calls(flights: str) -> dict[str, tuple[str, tuple[Any, ...], str, str]]:
@@ -312,157 +210,3 @@ def test_a_wrong_call_gets_a_typed_error_and_stores_nothing_and_the_connection_g
         assert part in caught.value.message, situation
         assert "\n" not in caught.value.message, situation
     assert [one[6] for one in stored(client, flights)] == [b"before"]
-
-
-# -- as a listener --------------------------------------------------------------------------------------------------
-
-
-class Received:
-    """The handler of a PlainListener; takes the answers it is told to give, then answers OK."""
-
-    def __init__(self, token: str) -> None:
-        self.token = token
-        self.answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
-        self.calls: list[tuple[float, list[dict[int, Any]]]] = []
-        """All that came, with the time: also what was answered with a failure."""
-        self.messages: list[dict[int, Any]] = []
-        """What was answered with OK."""
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def answer(self, method: str, arguments: dict[int, Any]) -> Fields:
-        if method == "hello":
-            return {0: text(self.token)}
-        assert method == "onMessages"
-        self.calls.append((time.monotonic(), arguments[3]))
-        assert self.gate.wait(SECONDS)
-        outcome = OK if self.answers.empty() else self.answers.get()
-        if isinstance(outcome, Exception):
-            raise outcome
-        if outcome == OK:
-            self.messages += arguments[3]
-        return {0: i32(outcome)}
-
-    def bodies(self, partition: int | None = None) -> list[bytes]:
-        return [one[6] for one in self.messages if partition in (None, one[2])]
-
-
-def create_subscription(znodes: KazooClient, queue: str, name: str, *topics: str) -> None:
-    """Write the durable record, to begin at the oldest message of every partition."""
-    record = read_json(znodes, f"/hoot/queues/{queue}")
-    starts = {str(partition): 0 for partition in range(record["settings"]["partitions"])}
-    subscription = {
-        "name": name, "queue": queue, "generation": record["generation"], "created_ms": int(time.time() * 1000),
-        "starts": starts, "all_partitions": True, "topics": list(topics),
-    }  # fmt: skip
-    znodes.create(f"/hoot/queues/{queue}/subscriptions/{name}", json.dumps(subscription).encode())
-
-
-@contextmanager
-def attached(znodes: KazooClient, queue: str, name: str) -> Iterator[Received]:
-    """Serve a PlainListener and register it for as long as the block lasts."""
-    received = Received(f"token {next(NUMBERS)}")
-    with Server(received.answer) as server:
-        path = f"/hoot/queues/{queue}/listeners/{name}"
-        listener = {"address": "127.0.0.1", "port": server.port, "token": received.token, "protocol": "plain"}
-        znodes.create(path, json.dumps(listener).encode(), ephemeral=True)
-        try:
-            yield received
-        finally:
-            received.gate.set()
-            znodes.delete(path)
-
-
-def checkpoint(znodes: KazooClient, queue: str, name: str, partition: int) -> int | None:
-    path = f"/hoot/queues/{queue}/subscriptions/{name}/{partition:05d}"
-    return read_json(znodes, path)["id"] if znodes.exists(path) else None
-
-
-def acknowledged(znodes: KazooClient, queue: str, partition: int, last: int) -> None:
-    eventually(
-        lambda: checkpoint(znodes, queue, "plain", partition) == last, f"partition {partition}: checkpoint {last}"
-    )
-
-
-def has(received: Received, count: int) -> None:
-    eventually(lambda: len(received.messages) >= count, f"{count} messages", SECONDS)
-
-
-def test_a_plain_listener_gets_everything_in_order_and_the_checkpoint_follows(
-    client: Client, znodes: KazooClient, flights: str
-) -> None:
-    put(client, flights, 0, message(b"before", "JFK", b"UA", {"h": b"\xff"}))
-    create_subscription(znodes, flights, "plain")
-    with attached(znodes, flights, "plain") as received:
-        last = [put(client, flights, n % 3, message(b"%d" % n), message(b"%d+" % n))[-1] for n in range(30)]
-        has(received, 61)
-        first = next(one for one in received.messages if one[6] == b"before")
-        assert first == {1: first[1], 2: 0, 3: b"JFK", 4: b"UA", 5: {b"h": b"\xff"}, 6: b"before"}
-        for partition in (0, 1, 2):
-            bodies = [body for n in range(partition, 30, 3) for body in (b"%d" % n, b"%d+" % n)]
-            assert received.bodies(partition) == [b"before"] * (partition == 0) + bodies
-            acknowledged(znodes, flights, partition, last[27 + partition])
-    put(client, flights, 1, message(b"while away"))
-    with attached(znodes, flights, "plain") as received:
-        has(received, 1)
-        assert received.bodies() == [b"while away"]
-
-
-def test_only_the_topics_of_the_subscription_come(client: Client, znodes: KazooClient, flights: str) -> None:
-    mixed = [message(b"%d" % n, "JFK" if n % 2 else "LGA") for n in range(10)]
-    last = put(client, flights, 0, *mixed, message(b"last", "LGA"))[-1]
-    create_subscription(znodes, flights, "plain", "JFK")
-    with attached(znodes, flights, "plain") as received:
-        has(received, 5)
-        acknowledged(znodes, flights, 0, last)
-        assert received.bodies() == [b"1", b"3", b"5", b"7", b"9"]
-
-
-@pytest.mark.parametrize("failure", [FAILED, ValueError("the handler raised")], ids=["failed", "raised"])
-def test_messages_that_were_not_handled_come_again_after_a_pause(
-    client: Client, znodes: KazooClient, flights: str, failure: int | Exception
-) -> None:
-    """Answered with FAILED, or with the INTERNAL_ERROR into which generated code turns what a handler raises."""
-    create_subscription(znodes, flights, "plain")
-    with attached(znodes, flights, "plain") as received:
-        handled = put(client, flights, 0, message(b"a"))[-1]
-        has(received, 1)
-        acknowledged(znodes, flights, 0, handled)
-        received.answers.put(failure)
-        received.answers.put(failure)
-        last = put(client, flights, 0, message(b"b"), message(b"c"))[-1]
-        eventually(lambda: len(received.calls) >= 3, "the messages come again", SECONDS)
-        assert checkpoint(znodes, flights, "plain", 0) == handled, "the checkpoint passed what was not handled"
-        has(received, 3)
-        assert received.bodies() == [b"a", b"b", b"c"]
-        times = [at for at, came in received.calls if [one[6] for one in came] == [b"b", b"c"]]
-        assert len(times) == 3
-        assert all(later - earlier >= RETRY_SECONDS * 0.9 for earlier, later in itertools.pairwise(times))
-        acknowledged(znodes, flights, 0, last)
-
-
-def test_headers_that_do_not_parse_are_left_out_and_the_messages_come(
-    client: Client, znodes: KazooClient, port: int, flights: str
-) -> None:
-    """Hosts do not open batches on their way in, so that a careless publisher can store such."""
-    with BlockingConnection("127.0.0.1", port) as publisher:
-        publisher.call("publish", flights, 0, encode([(b"a", None, "", b"\x09nonsense"), (b"b", None, "", b"")], 0))
-    create_subscription(znodes, flights, "plain")
-    with attached(znodes, flights, "plain") as received:
-        has(received, 2)
-        assert [(one[5], one[6]) for one in received.messages] == [({}, b"a"), ({}, b"b")]
-    assert [(one[5], one[6]) for one in stored(client, flights)] == [({}, b"a"), ({}, b"b")]
-
-
-def test_a_batch_that_is_larger_than_a_frame_as_structs_comes_in_several_calls(
-    znodes: KazooClient, port: int, flights: str
-) -> None:
-    """65,000 small messages of one long topic take 260 KB packed, and 19 MB as structs."""
-    count, topic = 65_000, "T" * 249
-    with BlockingConnection("127.0.0.1", port) as publisher:
-        base = publisher.call("publish", flights, 0, encode([(b"", None, topic, b"")] * count, 0)).baseId
-    create_subscription(znodes, flights, "plain")
-    with attached(znodes, flights, "plain") as received:
-        has(received, count)
-        assert [one[1] for one in received.messages] == list(range(base, base + count))
-        assert len(received.calls) > 1

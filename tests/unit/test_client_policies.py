@@ -146,7 +146,9 @@ def test_every_message_leaves_in_one_batch_in_order_within_the_limits(
 
 # -- hosts ----------------------------------------------------------------------------------------------------------
 
-ONE, TWO, THREE = (HostRecord(name, "10.0.0.1", port, None, port, "1", 0) for name, port in (("a", 1), ("b", 2), ("c", 3)))
+ONE, TWO, THREE = (
+    HostRecord(name, "10.0.0.1", port, None, port, "1", 0) for name, port in (("a", 1), ("b", 2), ("c", 3))
+)
 
 
 def address(of: HostRecord) -> Address:

@@ -9,21 +9,17 @@ import pytest
 
 from delivery.client.accumulator import Limits
 from delivery.client.direct import DirectPublisher
-from delivery.client.outgoing import NewMessage
 from delivery.client.publisher import Publisher, Receipt
 from delivery.errors import (
-    Closed,
     DeadlineExceeded,
     HootError,
     HostUnreachable,
     InvalidRequest,
-    MessageTooLarge,
     NoHost,
     NotOwner,
     StorageUnavailable,
     Throttled,
     UnknownOutcome,
-    UnknownPartition,
     UnknownQueue,
 )
 from delivery.metastore.records import PartitionRecord
@@ -212,123 +208,6 @@ def test_many_threads_share_batches() -> None:
         assert all(ids == sorted(ids) for ids in found)
         assert len(host.sizes) < threads * each / 2
         under_test.close()
-
-
-def test_put_waits_while_the_buffer_is_full() -> None:
-    with ScriptedHost() as host:
-        host.held.clear()
-        with publisher(host, limits=Limits(batch_messages=10, buffer_bytes=2000)) as under_test:
-            put_all = threading.Thread(target=lambda: [under_test.put(bytes(100)) for _ in range(100)])
-            put_all.start()
-            put_all.join(0.3)
-            assert put_all.is_alive()
-            assert not under_test.has_room()
-            host.held.set()
-            put_all.join(SECONDS)
-            assert not put_all.is_alive()
-        assert len(host.bodies) == 100
-
-
-def test_a_buffer_that_stays_full_is_an_error() -> None:
-    with ScriptedHost(lambda number: "ignore") as host:
-        under_test = publisher(host, limits=Limits(batch_messages=1, buffer_bytes=200), timeout=0.5)
-        with pytest.raises(Throttled):
-            raise_at = [under_test.put(bytes(90)) for _ in range(50)]
-            raise AssertionError(raise_at)
-        with pytest.raises(HootError):
-            under_test.close()
-
-
-def test_bad_messages_are_refused_before_anything_is_sent() -> None:
-    with ScriptedHost() as host, publisher(host) as under_test:
-        with pytest.raises(TypeError, match=r"encode it first"):
-            under_test.put("text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="key"):
-            under_test.put(b"", key="text")  # type: ignore[arg-type]
-        with pytest.raises(MessageTooLarge):
-            under_test.put(bytes((1 << 20) + 1))
-        with pytest.raises(MessageTooLarge):
-            under_test.put(b"", key=bytes(40_000))
-        with pytest.raises(MessageTooLarge):
-            under_test.put(b"", headers={"a": bytes(70_000)})
-        with pytest.raises(InvalidRequest):
-            under_test.put(b"", topic="a topic")
-        with pytest.raises(UnknownPartition):
-            under_test.put(b"", partition=1)
-        with pytest.raises(UnknownPartition):
-            under_test.put_many([b"good", NewMessage(b"bad", partition=7)])
-    assert host.published == 0
-
-
-def test_keys_topics_and_headers_travel() -> None:
-    with ScriptedHost() as host, publisher(host) as under_test:
-        under_test.put(bytearray(b"a"), key=memoryview(b"k"), topic="t", headers={"h": b"v"})
-        under_test.put(b"b")
-    assert host.bodies == [b"a", b"b"]
-
-
-def test_after_close_put_is_refused_and_closing_twice_is_fine() -> None:
-    with ScriptedHost() as host:
-        under_test = publisher(host)
-        under_test.put(b"x")
-        under_test.close()
-        under_test.close()
-        under_test.flush()
-        assert host.bodies == [b"x"]
-        with pytest.raises(Closed):
-            under_test.put(b"y")
-
-
-def test_closing_the_direct_publisher_ends_a_put_under_way() -> None:
-    with ScriptedHost(lambda number: "ignore") as host:
-        under_test = DirectPublisher(target(host))
-        ended: list[HootError] = []
-
-        def wait() -> None:
-            try:
-                put(under_test, b"x")
-            except HootError as error:
-                ended.append(error)
-
-        waiting = [threading.Thread(target=wait) for _ in range(3)]
-        for one in waiting:
-            one.start()
-        deadline = threading.Event()
-        while not host.published:
-            deadline.wait(0.01)
-        under_test.close()
-        for one in waiting:
-            one.join(SECONDS)
-        assert len(ended) == 3
-        assert all(isinstance(error, UnknownOutcome | Closed) for error in ended)
-
-
-def test_callbacks_are_called_once_the_outcome_is_known_and_may_raise() -> None:
-    with ScriptedHost() as host, publisher(host) as under_test:
-        told: list[Receipt] = []
-
-        def raising(receipt: Receipt) -> None:
-            told.append(receipt)
-            raise ZeroDivisionError
-
-        receipt = under_test.put(b"x")
-        receipt.add_done_callback(raising)
-        receipt.result(SECONDS)
-        under_test.put(b"y").result(SECONDS)
-        receipt.add_done_callback(told.append)
-        assert told == [receipt, receipt]
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [Limits(linger=-1), Limits(batch_bytes=0), Limits(batch_messages=10**6), Limits(buffer_bytes=0)],
-    ids=lambda limits: str(limits)[:40],
-)
-def test_settings_out_of_bounds_are_refused(limits: Limits) -> None:
-    with pytest.raises(InvalidRequest, match="must be"):
-        publisher(limits=limits)
-    with pytest.raises(InvalidRequest, match="in_flight"):
-        publisher(in_flight=17)
 
 
 def _error(receipt: Receipt) -> bool:

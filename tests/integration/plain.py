@@ -1,0 +1,186 @@
+"""A program in any language: it has Apache Thrift, a client of ZooKeeper, and nothing of Hoot but its documentation.
+
+The host is found, and a listener registered, by JSON in ZooKeeper; calls are written by hand (apache.py). An argument
+of a call is a (type, value).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from thrift.Thrift import TType
+
+from delivery.local import LocalEngine
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
+from tests.integration.apache import SECONDS, Client, Fields, Server
+from tests.integration.embedded import client as zookeeper_session
+from tests.integration.engine import engine
+
+OK, FAILED = 0, 1
+NUMBERS = itertools.count()
+
+
+class Foreign:
+    """A running engine as such a program sees it."""
+
+    def __init__(self, running: LocalEngine, znodes: KazooClient) -> None:
+        self.running, self.znodes = running, znodes
+        (host,) = znodes.get_children("/hoot/hosts")
+        record = read_json(znodes, f"/hoot/hosts/{host}")
+        assert record["address"] == "127.0.0.1"
+        self.port: int = record["port"]
+
+    def new_queue(self) -> str:
+        """A queue of three partitions."""
+        name = f"flights-{next(NUMBERS)}"
+        with ZooKeeperClient(self.running.address) as session:
+            Catalog(session).create_queue(name, QueueSettings(partitions=3, body_bytes_max=1000))
+        return name
+
+
+@contextmanager
+def foreign(folder: Path, *options: str) -> Iterator[Foreign]:
+    with engine(folder, *options) as running, zookeeper_session(running.address) as znodes:
+        yield Foreign(running, znodes)
+
+
+def read_json(znodes: KazooClient, path: str) -> Any:
+    return json.loads(znodes.get(path)[0])
+
+
+def text(value: str | bytes) -> tuple[int, Any]:
+    return TType.STRING, value
+
+
+def i32(value: int) -> tuple[int, Any]:
+    return TType.I32, value
+
+
+def struct(fields: Fields) -> tuple[int, Any]:
+    return TType.STRUCT, fields
+
+
+def structs(fields: list[Fields]) -> tuple[int, Any]:
+    return TType.LIST, (TType.STRUCT, fields)
+
+
+def partitions(*numbers: int) -> tuple[int, Any]:
+    return TType.LIST, (TType.I32, list(numbers))
+
+
+def message(
+    body: bytes, topic: str | None = None, key: bytes | None = None, headers: dict[str, bytes] | None = None
+) -> Fields:
+    fields: Fields = {6: text(body)}
+    if topic is not None:
+        fields[3] = text(topic)
+    if key is not None:
+        fields[4] = text(key)
+    if headers is not None:
+        fields[5] = (TType.MAP, (TType.STRING, TType.STRING, headers))
+    return fields
+
+
+def scan(start: int | None = None, stop: int | None = None, *topics: str) -> tuple[int, Any]:
+    fields: Fields = {3: (TType.LIST, (TType.STRING, list(topics)))}
+    if start is not None:
+        fields[1] = (TType.I64, start)
+    if stop is not None:
+        fields[2] = (TType.I64, stop)
+    return struct(fields)
+
+
+def put(client: Client, queue: str, partition: int, *messages: Fields) -> list[int]:
+    found: list[int] = client.result("putMessagesWithPid", text(queue), i32(partition), structs(list(messages)))
+    return found
+
+
+def drained(client: Client, scanner: int, count: int = 100) -> list[dict[int, Any]]:
+    """Everything that a scanner has now."""
+    found: list[dict[int, Any]] = []
+    while got := client.result("messageScannerGetList", i32(scanner), i32(count)):
+        found += got
+    return found
+
+
+def stored(client: Client, queue: str) -> list[dict[int, Any]]:
+    """Everything in a queue."""
+    scanner = client.result("openQueueScanner", text(queue), scan())
+    found = drained(client, scanner)
+    client.result("messageScannerClose", i32(scanner))
+    return found
+
+
+# -- a listener -------------------------------------------------------------------------------------------------------
+
+
+class Received:
+    """The handler of a PlainListener; takes the answers it is told to give, then answers OK."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
+        self.calls: list[tuple[float, list[dict[int, Any]]]] = []
+        """All that came, with the time: also what was answered with a failure."""
+        self.messages: list[dict[int, Any]] = []
+        """What was answered with OK."""
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def answer(self, method: str, arguments: dict[int, Any]) -> Fields:
+        if method == "hello":
+            return {0: text(self.token)}
+        assert method == "onMessages"
+        self.calls.append((time.monotonic(), arguments[3]))
+        assert self.gate.wait(SECONDS)
+        outcome = OK if self.answers.empty() else self.answers.get()
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome == OK:
+            self.messages += arguments[3]
+        return {0: i32(outcome)}
+
+    def bodies(self, partition: int | None = None) -> list[bytes]:
+        return [one[6] for one in self.messages if partition in (None, one[2])]
+
+
+def create_subscription(znodes: KazooClient, queue: str, name: str, *topics: str) -> None:
+    """Write the durable record, to begin at the oldest message of every partition."""
+    record = read_json(znodes, f"/hoot/queues/{queue}")
+    starts = {str(partition): 0 for partition in range(record["settings"]["partitions"])}
+    subscription = {
+        "name": name, "queue": queue, "generation": record["generation"], "created_ms": int(time.time() * 1000),
+        "starts": starts, "all_partitions": True, "topics": list(topics),
+    }  # fmt: skip
+    znodes.create(f"/hoot/queues/{queue}/subscriptions/{name}", json.dumps(subscription).encode())
+
+
+@contextmanager
+def attached(znodes: KazooClient, queue: str, name: str) -> Iterator[Received]:
+    """Serve a PlainListener and register it for as long as the block lasts."""
+    received = Received(f"token {next(NUMBERS)}")
+    with Server(received.answer) as server:
+        path = f"/hoot/queues/{queue}/listeners/{name}"
+        listener = {"address": "127.0.0.1", "port": server.port, "token": received.token, "protocol": "plain"}
+        znodes.create(path, json.dumps(listener).encode(), ephemeral=True)
+        try:
+            yield received
+        finally:
+            received.gate.set()
+            znodes.delete(path)
+
+
+def checkpoint(znodes: KazooClient, queue: str, name: str, partition: int) -> int | None:
+    path = f"/hoot/queues/{queue}/subscriptions/{name}/{partition:05d}"
+    return read_json(znodes, path)["id"] if znodes.exists(path) else None
