@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from delivery.batch import Row, open_batch
 from delivery.client.inflight import Entry, Lane
 from delivery.client.receipts import Batch
 
@@ -16,8 +17,14 @@ def batch(name: int, deadline: float = SECONDS) -> Batch:
     return made
 
 
+def rows_of(batch: Batch) -> list[Row]:
+    """What the batch will carry, as its readers will see it."""
+    columns = open_batch(batch.rows.encode(batch.partition, 0, 0)).columns()
+    return list(zip(columns.bodies, columns.keys, columns.topics, columns.blocks, strict=True))
+
+
 def name_of(of: Batch) -> int:
-    return int(of.rows[0][0])
+    return int(rows_of(of)[0][0])
 
 
 def lane(window: int = 8) -> Lane:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from delivery.batch.decode import Batch, open_batch
 from delivery.batch.encode import Row, encode
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header, headers_in, peek, stamp
+from delivery.batch.rows import Rows
 from delivery.batch.select import select
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Batch",
     "Header",
     "Row",
+    "Rows",
     "encode",
     "headers_in",
     "open_batch",

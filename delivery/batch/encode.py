@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 import google_crc32c
+import msgspec
 
 from delivery.batch import layout
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header
@@ -72,14 +73,31 @@ def assemble(
         blobs += columns.blocks
     parts.append(_numbers("I", map(len, columns.bodies)))
     payload = b"".join((*parts, *blobs, *columns.bodies))
+    header = _header(flags, len(dictionary), count, partition, payload)
+    header = msgspec.structs.replace(
+        header, base_id=base_id, epoch=epoch, producer_id=producer_id, producer_sequence=producer_sequence,
+        span=count if span is None else span,
+    )  # fmt: skip
+    return header.pack() + payload
+
+
+def assemble_plain(
+    topic: str, bodies: Sequence[bytes], partition: int, producer_id: int = 0, producer_sequence: int = 0
+) -> bytes:
+    """The batch of messages under one topic without keys and headers. Raises MessageTooLarge above 12 MiB."""
+    name = topic.encode("ascii")
+    payload = b"".join((bytes((len(name),)), name, _numbers("I", map(len, bodies)), *bodies))
+    header = _header(0, 1, len(bodies), partition, payload)
+    header = msgspec.structs.replace(header, producer_id=producer_id, producer_sequence=producer_sequence)
+    return header.pack() + payload
+
+
+def _header(flags: int, topics: int, count: int, partition: int, payload: bytes) -> Header:
+    """A header without producer and stamps."""
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
         raise MessageTooLarge(f"a batch of {length} bytes is over the limit of {BATCH_BYTES_MAX}")
-    header = Header(
-        flags, len(dictionary), length, count, base_id, epoch, producer_id, producer_sequence, partition,
-        count if span is None else span, google_crc32c.value(payload),
-    )  # fmt: skip
-    return header.pack() + payload
+    return Header(flags, topics, length, count, 0, 0, 0, 0, partition, count, google_crc32c.value(payload))
 
 
 def _topic_column(topics: Sequence[str], dictionary: list[str], parts: list[bytes]) -> int:

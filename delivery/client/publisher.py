@@ -53,19 +53,20 @@ class Publisher(Machine):
             and type(body) is bytes and topic in self._topics and len(body) <= self._body_bytes_max
         ):  # fmt: skip
             # The hot path: a call per message would cost half as much again, so the work of `place` is done here.
-            row: Row = (body, None, topic, b"")
             size = len(body) + ROW_BYTES
             accumulator = self._accumulator
             with self._lock:
                 batch = accumulator.current
                 if batch is not None and batch.size + size <= accumulator.batch_bytes and size <= accumulator.room:
                     rows = batch.rows
-                    index = len(rows)
-                    if index < accumulator.batch_messages:
-                        rows.append(row)
+                    bodies = rows.bodies
+                    index = len(bodies)
+                    if rows.plain == topic and index < accumulator.batch_messages:
+                        bodies.append(body)
                         batch.size += size
                         accumulator.room -= size
                         return Receipt(batch, index)
+            row: Row = (body, None, topic, b"")
         else:
             row, size = self._outgoing.row(body, key, topic, headers)
         return self._place(row, size, partition)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from delivery.batch import Row
+from delivery.batch import Rows
 from delivery.errors import DeadlineExceeded, HootError
 from delivery.ids import MessageId
 from delivery.model import Durability
@@ -39,7 +39,7 @@ class Batch:
 
     def __init__(self, partition: int, due: float, deadline: float) -> None:
         self.partition = partition
-        self.rows: list[Row] = []
+        self.rows = Rows()
         self.size = 0
         """Bytes that count against the publisher's buffer."""
         self.due = due
@@ -84,7 +84,7 @@ class Batch:
         assert not self.settled, "a batch has one outcome"
         with _settling:
             self.count = len(self.rows)
-            self.rows = []
+            self.rows = Rows()
             self.settled = True
             callbacks, self._callbacks = self._callbacks, []
             event = self._event

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Final
 
-from delivery.batch import encode
 from delivery.client.accumulator import Accumulator
 from delivery.client.hosts import Address, Owners
 from delivery.client.inflight import Entry, Settled
@@ -186,7 +185,7 @@ class Sender:
 
     def _send(self, stream: Stream, link: Link, entry: Entry) -> None:
         if not entry.data:
-            entry.data = encode(entry.batch.rows, stream.partition, entry.producer, entry.sequence)
+            entry.data = entry.batch.rows.encode(stream.partition, entry.producer, entry.sequence)
         try:
             link.send("publish", self._queue, stream.partition, entry.data)
         except HootError as error:

@@ -18,8 +18,7 @@ from typing import IO, Self
 
 import msgspec
 
-from delivery.client import Queue
-from delivery.client.publisher import Publisher, Receipt
+from delivery.client import Publisher, Queue, Receipt
 from delivery.demo.flights import Flight, Sums, Tally
 from delivery.demo.receiver import PUT_HEADER, Task
 from delivery.demo.report import MessageKey

@@ -12,6 +12,7 @@ from delivery.batch import (
     HEADER_BYTES,
     Header,
     Row,
+    Rows,
     encode,
     headers_in,
     open_batch,
@@ -166,3 +167,22 @@ def test_the_largest_count_fits() -> None:
 def test_a_batch_above_twelve_mebibytes_is_refused() -> None:
     with pytest.raises(MessageTooLarge):
         encode([(b"x" * (4 << 20), None, "", b"")] * 3, 0)
+
+
+@given(row_lists)
+def test_rows_gathered_one_by_one_make_the_same_batch_as_all_at_once(some_rows: list[Row]) -> None:
+    gathered = Rows()
+    for row in some_rows:
+        gathered.append(row)
+    assert len(gathered) == len(some_rows)
+    assert gathered.encode(3, 7, 9) == encode(some_rows, 3, 7, 9)
+
+
+def test_rows_of_one_topic_are_kept_as_bodies_alone_until_one_differs() -> None:
+    gathered = Rows()
+    for number in range(3):
+        gathered.append((b"%d" % number, None, "t", b""))
+    plain = [gathered.plain]
+    gathered.append((b"3", None, "other", b""))
+    assert [*plain, gathered.plain] == ["t", None]
+    assert open_batch(gathered.encode(0, 0, 0)).columns().topics == ["t", "t", "t", "other"]

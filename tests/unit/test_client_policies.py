@@ -17,6 +17,7 @@ from delivery.client.turns import Turns
 from delivery.errors import HostUnreachable, InvalidRequest, NoHost, NotOwner, UnknownPartition
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.model import partition_of
+from tests.lanes import rows_of
 from tests.scripted_host import FixedCatalog
 
 SECONDS = 20.0
@@ -132,13 +133,13 @@ def test_every_message_leaves_in_one_batch_in_order_within_the_limits(
     for batch in taken:
         assert batch.partition < 3
         assert len(batch.rows) == 1 or (len(batch.rows) <= batch_messages and batch.size <= batch_bytes)
-        for _, key, _, _ in batch.rows:
+        for _, key, _, _ in rows_of(batch):
             assert key is None or partition_of(key, 3) == batch.partition
         under_test.settled(batch)
-    numbers = [int.from_bytes(row[0][:2], "big") for batch in taken for row in batch.rows]
+    numbers = [int.from_bytes(row[0][:2], "big") for batch in taken for row in rows_of(batch)]
     assert sorted(numbers) == list(range(len(messages)))
     for partition in range(3):
-        mine = [int.from_bytes(r[0][:2], "big") for b in taken if b.partition == partition for r in b.rows]
+        mine = [int.from_bytes(r[0][:2], "big") for b in taken if b.partition == partition for r in rows_of(b)]
         assert mine == sorted(mine)
     assert under_test.room == room
     assert not under_test.unsettled
