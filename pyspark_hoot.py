@@ -1,4 +1,4 @@
-"""Lets Spark find the data source `hoot` by itself: Spark registers `DefaultSource` of top-level modules named pyspark_*."""
+"""Lets Spark find the source `hoot` by itself: it registers `DefaultSource` of top-level modules named pyspark_*."""
 
 from delivery.spark.source import HootDataSource as DefaultSource
 

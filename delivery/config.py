@@ -90,8 +90,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The largest push, unless a single batch is larger: bigger ones gain nothing and make acknowledgements coarse."""
     retry_delay_seconds: float = 1.0
     """After a listener failed, before its messages are delivered again."""
-    push_deadline_seconds: float = 30.0
-    """A listener that does not answer a push for so long is treated as gone."""
+    hello_seconds: float = 30.0
+    """How long a listener may take to prove that it is the right one. Pushes have no deadline: callbacks take theirs."""
     reconnect_delay_seconds: float = 0.05
     """The first pause before connecting again to a subscriber; doubles, with jitter."""
     reconnect_delay_max_seconds: float = 2.0
@@ -167,7 +167,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "buffer_bytes": (1, 1 << 30),
     "push_bytes": (1, BATCH_BYTES_MAX),
     "retry_delay_seconds": (0.001, 86_400),
-    "push_deadline_seconds": (0.1, 3600),
+    "hello_seconds": (0.1, 3600),
     "reconnect_delay_seconds": (0.001, 60),
     "reconnect_delay_max_seconds": (0.001, 3600),
     "checkpoint_interval_seconds": (0.001, 60),

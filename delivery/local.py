@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from delivery.embedded.zookeeper import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
@@ -109,9 +110,11 @@ class LocalEngine:
             self._host.stop()
         self.zookeeper.stop()
 
-    def __enter__(self) -> LocalEngine:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

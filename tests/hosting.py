@@ -175,3 +175,10 @@ async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> No
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 (of whatever makes it true, nothing tells)
             await trio.sleep(0.005)
+
+
+async def outcome(pending: PendingPublish) -> object:
+    """How it ended, an error as a value."""
+    with contextlib.suppress(HootError):
+        await pending.wait()
+    return pending.outcome

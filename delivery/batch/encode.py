@@ -103,6 +103,8 @@ def _header(flags: int, topics: int, count: int, partition: int, payload: bytes)
 def _topic_column(topics: Sequence[str], dictionary: list[str], parts: list[bytes]) -> int:
     if len(dictionary) == 1:
         return 0
+    if len(dictionary) >= BATCH_COUNT_MAX:
+        raise InvalidRequest(f"a batch holds at most {BATCH_COUNT_MAX - 1} different topics")
     index = {name: number for number, name in enumerate(dictionary)}
     parts.append(_numbers("H", map(index.__getitem__, topics)))
     return layout.TOPICS

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import msgspec
 import typer
 
 from delivery.bench.report import Result, Summary, summary
-from delivery.model import Durability
 
 
 class Case(StrEnum):
@@ -28,7 +27,12 @@ class Case(StrEnum):
     floor = "floor"
 
 
-DurabilityChoice = StrEnum("DurabilityChoice", {name: name for name in get_args(Durability)})
+class DurabilityChoice(StrEnum):
+    """See model.Durability."""
+
+    fsync = "fsync"
+    os = "os"
+    memory = "memory"
 
 
 def bench(
@@ -40,7 +44,7 @@ def bench(
     subscriptions: Annotated[int, typer.Option(min=1, max=100, help="fanout: how many.")] = 8,
     selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share that is wanted.")] = 0.01,
     partitions: Annotated[int, typer.Option(min=1, max=32767, help="Partitions of the queue.")] = 1,
-    durability: Annotated[DurabilityChoice, typer.Option(help="Of the queue.")] = DurabilityChoice("fsync"),
+    durability: Annotated[DurabilityChoice, typer.Option(help="Of the queue.")] = DurabilityChoice.fsync,
     batches: Annotated[bool, typer.Option(help="Receive with a batch listener.")] = False,
     with_floor: Annotated[bool, typer.Option(help="Measure `floor` beside each run and print the ratio.")] = False,
     zookeeper: Annotated[str | None, typer.Option(help="A running engine; its own embedded one without.")] = None,
@@ -110,7 +114,8 @@ def _print(found: Result | Summary, *, json: bool) -> None:
 
 
 def _line(found: Result) -> str:
-    text = f"{found.case} {found.size} B: {found.messages_per_second:,.0f} messages/s, {found.megabytes_per_second:,.1f} MB/s"
+    text = f"{found.case} {found.size} B: {found.messages_per_second:,.0f} messages/s"
+    text += f", {found.megabytes_per_second:,.1f} MB/s"
     if found.p50_ms is not None:
         text += f", p50 {found.p50_ms} ms, p99 {found.p99_ms} ms, p99.9 {found.p999_ms} ms"
     if found.ratio_to_floor is not None:

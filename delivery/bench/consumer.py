@@ -40,7 +40,6 @@ class Outcome(msgspec.Struct):
 
     count: int
     attached_ns: int
-    first_ns: int
     last_ns: int
     latencies_ns: list[int]
 
@@ -52,7 +51,7 @@ class Tally:
         self.ids = array("q")
         self.latencies: list[int] = []
         self.expected = expected
-        self.first_ns = self.last_ns = 0
+        self.last_ns = 0
         self.done = Event()
 
     def message(self, message: Message) -> None:
@@ -92,7 +91,7 @@ def run(task: Task) -> Outcome:
         tally.done.wait(task.seconds_max)
     with Path(task.ids_file).open("wb") as file:
         tally.ids.tofile(file)
-    return Outcome(len(tally.ids), attached_ns, tally.first_ns, tally.last_ns, tally.latencies)
+    return Outcome(len(tally.ids), attached_ns, tally.last_ns, tally.latencies)
 
 
 def _say(value: object) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Final
 
 import msgspec
+
+_FIGURES: Final = (
+    "seconds", "messages_per_second", "megabytes_per_second", "p50_ms", "p99_ms", "p999_ms", "ratio_to_floor",
+)  # fmt: skip
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -39,8 +44,8 @@ def result(case: str, size: int, messages: int, seconds: float, durability: str 
     """A rate, from how many messages of `size` bytes took how long."""
     return Result(
         case=case, size=size, messages=messages, seconds=round(seconds, 4),
-        messages_per_second=round(messages / seconds, 1), megabytes_per_second=round(messages * size / seconds / 1e6, 2),
-        durability=durability,
+        messages_per_second=round(messages / seconds, 1),
+        megabytes_per_second=round(messages * size / seconds / 1e6, 2), durability=durability,
     )  # fmt: skip
 
 
@@ -58,7 +63,7 @@ def summary(results: Sequence[Result]) -> Summary:
     """The medians over the runs, field by field."""
     rates = [one.messages_per_second for one in results]
     fields = {}
-    for field in ("seconds", "messages_per_second", "megabytes_per_second", "p50_ms", "p99_ms", "p999_ms", "ratio_to_floor"):
+    for field in _FIGURES:
         values = [value for one in results if (value := getattr(one, field)) is not None]
         fields[field] = round(median(values), 4) if values else None
     middle = msgspec.structs.replace(results[0], **fields)

@@ -104,7 +104,7 @@ class Link:
     async def _say_hello(self, connection: Connection) -> None:
         listener = self._listener
         kind = "Listener" if listener.protocol == "packed" else "PlainListener"
-        with trio.move_on_after(self._config.push_deadline_seconds):
+        with trio.move_on_after(self._config.hello_seconds):
             token = await connection.call(kind, "hello", self._queue, self._subscription)
             if token == listener.token:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import pytest
 
@@ -40,7 +41,7 @@ class Publishing:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(zookeeper, queue, Random(seed)))
 
-    def __enter__(self) -> Publishing:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -90,7 +91,7 @@ class Impostor:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
-    def __enter__(self) -> Impostor:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -2,95 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from delivery.batch import encode, headers_in, open_batch
+from delivery.batch import encode
 from delivery.config import HostConfig
 from delivery.errors import (
-    ConfigError,
     CorruptRecord,
     HootError,
-    HostUnreachable,
     InvalidRequest,
     MessageTooLarge,
-    MetadataUnavailable,
-    NotOwner,
-    PortInUse,
     UnknownPartition,
     UnknownQueue,
     UnknownScanner,
 )
 from delivery.metastore.catalog import Catalog
-from delivery.model import Message, QueueSettings
+from delivery.model import QueueSettings
 from delivery.rpc.blocking import BlockingConnection
 from delivery.rpc.protocol import load_idl
 from tests.hosting import batch
+from tests.integration.host_reads import everything, messages_of, request
 from tests.integration.hosts import RunningHost
 
 pytestmark = pytest.mark.integration
 IDL: Any = load_idl("delivery")
-
-
-@pytest.fixture
-def config(zookeeper_hosts: str, tmp_path: Path) -> HostConfig:
-    return HostConfig(zookeeper=zookeeper_hosts, data=tmp_path / "data", grace_seconds=1.0)
-
-
-@pytest.fixture
-def host(config: HostConfig) -> Iterator[RunningHost]:
-    with RunningHost(config) as running:
-        yield running
-
-
-@pytest.fixture
-def orders(host: RunningHost, catalog: Catalog) -> str:
-    """A queue of two partitions on `host`."""
-    catalog.create_queue("orders", QueueSettings(partitions=2, body_bytes_max=2000))
-    return "orders"
-
-
-@pytest.fixture
-def connection(host: RunningHost) -> Iterator[BlockingConnection]:
-    with host.connect() as connection:
-        yield connection
-
-
-def request(
-    after: int = 0, *, partition: int = 0, until: int = 0, wait_ms: int = 0, topics: tuple[str, ...] = ()
-) -> Any:
-    return IDL.ReadRequest(
-        queue="orders", partition=partition, after=after, upTo=until, topics=list(topics), bytesMax=1 << 20,
-        waitMs=wait_ms,
-    )  # fmt: skip
-
-
-def messages_of(reply: Any) -> list[Message]:
-    data = bytes(reply.batches)
-    return [m for at, header in headers_in(data) for m in open_batch(data[at : at + header.length]).messages("orders")]
-
-
-def everything(connection: BlockingConnection) -> list[bytes]:
-    """The bodies in partition 0, read to its end."""
-    found: list[bytes] = []
-    after = -1
-    reply = connection.call("read", request())
-    while reply.position > after:
-        found += [m.body for m in messages_of(reply)]
-        after = reply.position
-        reply = connection.call("read", request(after))
-    return found
 
 
 def test_what_is_published_is_read_back_in_order(connection: BlockingConnection, orders: str) -> None:
@@ -287,92 +228,3 @@ def test_http_tells_health_and_metrics(host: RunningHost, connection: BlockingCo
     assert "hoot_connections 1.0" in text
     assert "hoot_owned_partitions 1.0" in text
     assert get(f"{host.http}/nothing")[0] == 404
-
-
-def test_a_port_that_is_taken_is_an_error_and_nothing_stays_behind(config: HostConfig, catalog: Catalog) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        for field in ("port", "http_port"):
-            busy = msgspec.structs.replace(config, **{field: port})
-            with pytest.raises(PortInUse, match=str(port)), RunningHost(busy):
-                pass
-    assert catalog.hosts() == []
-
-
-def test_settings_that_cannot_be_are_all_named_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        HostConfig(port=70_000, grace_seconds=-1, push_bytes=0, zookeeper=" ").check()
-    assert all(word in caught.value.message for word in ("port", "grace_seconds", "push_bytes", "zookeeper"))
-
-
-def test_without_a_zookeeper_the_start_says_so(config: HostConfig) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    with (
-        pytest.raises(MetadataUnavailable, match="no ZooKeeper answers"),
-        RunningHost(msgspec.structs.replace(config, zookeeper=nobody)),
-    ):
-        pass
-
-
-def test_a_host_that_stops_unregisters_and_another_takes_its_partitions_over(
-    config: HostConfig, catalog: Catalog
-) -> None:
-    """Two hosts share a data folder; each partition has one owner at any time."""
-    catalog.create_queue("orders", QueueSettings())
-    with RunningHost(config) as second, second.connect() as to_second:
-        with RunningHost(config) as first, first.connect() as to_first:
-            assert {host.host for host in catalog.hosts()} == {first.record.host, second.record.host}
-            to_first.call("publish", "orders", 0, batch(b"a"))
-            with pytest.raises(NotOwner) as caught:
-                to_second.call("publish", "orders", 0, batch(b"b"))
-            assert caught.value.address == f"127.0.0.1:{first.record.port}"
-        assert [host.host for host in catalog.hosts()] == [second.record.host]
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                to_second.call("publish", "orders", 0, batch(b"b"))
-                break
-            except NotOwner:
-                assert time.monotonic() < deadline
-        assert everything(to_second) == [b"a", b"b"]
-
-
-def test_a_stopping_host_answers_what_it_took_and_closes_its_connections(config: HostConfig, catalog: Catalog) -> None:
-    catalog.create_queue("orders", QueueSettings())
-    with RunningHost(config) as host, host.connect() as connection:
-        for n in range(20):
-            connection.send("publish", "orders", 0, batch(b"x" * 1000, producer=1, sequence=n))
-        assert connection.receive()[1].count == 1
-        host.stop()
-        outcomes: list[Any] = []
-        with contextlib.suppress(HostUnreachable):
-            outcomes += (connection.receive()[1] for _ in range(19))
-    stored = 1 + sum(not isinstance(outcome, HootError) for outcome in outcomes)
-    with RunningHost(config) as host, host.connect() as connection:
-        assert connection.call("partitionInfo", "orders", 0).messages >= stored
-
-
-def test_a_deleted_queue_is_gone_with_its_data_and_may_be_made_anew(
-    connection: BlockingConnection, orders: str, catalog: Catalog, config: HostConfig
-) -> None:
-    connection.call("publish", orders, 0, batch(b"a"))
-    folders = list((config.data / "queues").iterdir())
-    assert len(folders) == 1
-    catalog.delete_queue(orders)
-    deadline = time.monotonic() + 10
-    while folders[0].exists():
-        assert time.monotonic() < deadline, "the data of the deleted queue is still there"
-    with pytest.raises(UnknownQueue):
-        connection.call("publish", orders, 0, batch(b"b"))
-    catalog.create_queue(orders, QueueSettings())
-    connection.call("publish", orders, 0, batch(b"c"))
-    assert [m.body for m in messages_of(connection.call("read", request()))] == [b"c"]
-
-
-def test_changed_settings_are_followed(connection: BlockingConnection, orders: str, catalog: Catalog) -> None:
-    connection.call("publish", orders, 0, batch(b"a"))
-    catalog.update_queue(orders, QueueSettings(partitions=2, durability="os"))
-    deadline = time.monotonic() + 10
-    while connection.call("publish", orders, 0, batch(b"b")).durability != "os":
-        assert time.monotonic() < deadline, "the host still uses the old settings"
