@@ -91,7 +91,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_delay_seconds: float = 1.0
     """After a listener failed, before its messages are delivered again."""
     hello_seconds: float = 30.0
-    """How long a listener may take to prove that it is the right one. Pushes have no deadline: callbacks take theirs."""
+    """For a listener to prove that it is the right one. Pushes have no deadline: callbacks take their time."""
     reconnect_delay_seconds: float = 0.05
     """The first pause before connecting again to a subscriber; doubles, with jitter."""
     reconnect_delay_max_seconds: float = 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -13,6 +14,7 @@ from delivery.errors import BadVersion, HootError, MetadataUnavailable, UnknownQ
 from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
 from delivery.metrics import Metrics
 from delivery.model import QueueSettings
+from delivery.publish.pending import PendingPublish
 from delivery.publish.publisher import Publisher
 from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.memory import MemoryDisk, MemoryStore

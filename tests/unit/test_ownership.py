@@ -18,7 +18,7 @@ from delivery.errors import (
 )
 from delivery.metastore.records import PartitionRecord
 from delivery.publish.pending import Stored
-from tests.hosting import ME, OTHER, Scene, batch, eventually, play, queue_record
+from tests.hosting import ME, OTHER, Scene, batch, eventually, outcome, play, queue_record
 
 
 async def bodies_in(scene: Scene, partition: int = 0) -> list[bytes]:

@@ -20,7 +20,7 @@ from delivery.errors import (
 from delivery.metastore.records import PartitionRecord
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.storage.memory import MemoryDisk
-from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, eventually, play, queue_record
+from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, eventually, outcome, play, queue_record
 
 
 async def bodies_in(scene: Scene, partition: int = 0) -> list[bytes]:
