@@ -97,7 +97,9 @@ class Impostor:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._listening.shutdown(socket.SHUT_RDWR)  # a thread in accept is not woken by a close
         self._listening.close()
+        self._thread.join(10)
 
     def _accept(self) -> None:
         while not self._stop.is_set():
