@@ -52,7 +52,6 @@ class Machine:
             raise InvalidRequest(f"in_flight must be 1 to {WINDOW_MAX}, not {in_flight}")
         self._timeout = checked_timeout(timeout)
         self._outgoing = target.outgoing
-        self._topics = target.outgoing.topics
         self._limits = limits.check()
         self._accumulator = Accumulator(Router(target.queue, target.partitions, Random()), limits)
         self._lock = threading.Lock()

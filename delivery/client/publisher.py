@@ -33,6 +33,8 @@ class Publisher(Machine):
         """`hop` leaves all sending to the publisher's thread, for callers that must not wait for a socket."""
         super().__init__(target, limits, in_flight, timeout)
         self._body_bytes_max = target.outgoing.body_bytes_max
+        self._row_bytes_max = self._body_bytes_max + ROW_BYTES
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._hop = hop
         self._turn = threading.Lock()
         """Held by whoever moves the sender on."""
@@ -48,27 +50,27 @@ class Publisher(Machine):
         Waits while the buffer is full. Raises InvalidRequest and MessageTooLarge for what is over a limit, Throttled
         when the buffer stays full for the publisher's timeout, Closed.
         """
-        if (
-            key is None and partition is None and headers is None
-            and type(body) is bytes and topic in self._topics and len(body) <= self._body_bytes_max
-        ):  # fmt: skip
-            # The hot path: a call per message would cost half as much again, so the work of `place` is done here.
+        if key is None and partition is None and headers is None and type(body) is bytes:
+            # The hot path: a call per message would cost half as much again, so the work of `place` is done here, and
+            # the lock is taken by its methods, in half of the time of a `with`.
             size = len(body) + ROW_BYTES
             accumulator = self._accumulator
-            with self._lock:
+            self._acquire()
+            try:
                 batch = accumulator.current
-                if batch is not None and batch.size + size <= accumulator.batch_bytes and size <= accumulator.room:
+                if batch is not None and size <= self._row_bytes_max and size <= accumulator.room:
                     rows = batch.rows
                     bodies = rows.bodies
                     index = len(bodies)
-                    if rows.plain == topic and index < accumulator.batch_messages:
+                    filled = batch.size + size
+                    if filled <= accumulator.batch_bytes and rows.plain == topic and index < accumulator.batch_messages:
                         bodies.append(body)
-                        batch.size += size
+                        batch.size = filled
                         accumulator.room -= size
                         return Receipt(batch, index)
-            row: Row = (body, None, topic, b"")
-        else:
-            row, size = self._outgoing.row(body, key, topic, headers)
+            finally:
+                self._release()
+        row, size = self._outgoing.row(body, key, topic, headers)
         return self._place(row, size, partition)
 
     def put_many(self, messages: Iterable[Bytes | NewMessage]) -> list[Receipt]:
