@@ -18,12 +18,11 @@ from delivery.batch import encode, headers_in, open_batch
 from delivery.bench.consumer import Outcome, Task
 from delivery.bench.report import Result, result, with_latencies
 from delivery.client import Client, Queue
+from delivery.client.accumulator import ROW_BYTES, Limits
 from delivery.client.publisher import Receipt
 from delivery.errors import HootError
 from delivery.model import Durability, Message
 
-FLOOR_BATCH = 2048
-"""Messages in a batch of `floor`: what the publisher packs at 100 B under load."""
 _SETTLE_SECONDS = 10.0
 
 
@@ -113,14 +112,16 @@ def filter(setup: Setup) -> Result:  # noqa: A001 - the case's name
 
 def floor(size: int, messages: int) -> Result:
     """The limit: the same packed batches decoded and the callback called in one process, no network and no disk."""
-    batch = encode([(bytes(size), None, "", b"")] * FLOOR_BATCH, 0)
+    limits = Limits()
+    count = max(1, min(limits.batch_messages, limits.batch_bytes // (size + ROW_BYTES)))
+    batch = encode([(bytes(size), None, "", b"")] * count, 0)
     ids = array("q")
 
     def callback(message: Message) -> None:
         ids.append(message.number)
 
     begun = time.monotonic_ns()
-    for _ in range(-(-messages // FLOOR_BATCH)):
+    for _ in range(-(-messages // count)):
         for at, header in headers_in(batch):
             for message in open_batch(batch[at : at + header.length]).messages("bench"):
                 callback(message)

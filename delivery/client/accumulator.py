@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a publisher may hold: see `Queue.publisher`."""
 
     linger: float = 0.002
-    batch_bytes: int = 256 * 1024
+    batch_bytes: int = 512 * 1024
     batch_messages: int = 8192
     buffer_bytes: int = 64 * 1024 * 1024
 

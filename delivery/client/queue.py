@@ -104,7 +104,7 @@ class Queue:
         return self._publisher().publish(rows, timeout)
 
     def publisher(
-        self, *, linger_ms: float = 2.0, batch_bytes: int = 256 * 1024, batch_messages: int = 8192, in_flight: int = 8,
+        self, *, linger_ms: float = 2.0, batch_bytes: int = 512 * 1024, batch_messages: int = 8192, in_flight: int = 8,
         buffer_bytes: int = 64 * 1024 * 1024, timeout: float = 30.0, hop: bool = False,
     ) -> Publisher:  # fmt: skip
         """A batching publisher: `put` returns a receipt at once. Close it, or use it as a context manager.
