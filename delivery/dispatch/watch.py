@@ -83,16 +83,17 @@ class SubscriptionWatch:
         return {queue: self._read_queue(queue) for queue in stale}
 
     def _read_queue(self, queue: str) -> dict[str, Attached]:
+        """What is attached to a queue; nothing to one that is deleted, even while it is read."""
         try:
             record = self._catalog.queue(queue)
+            self._watch(records.listeners_path(queue), queue)
+            names = self._catalog.listeners(queue)
+            return {name: found for name in names if (found := self._read_one(record, name))}
         except UnknownQueue:
             self._unwatch(queue)
-            return {}
         except CorruptRecord as error:
             self._complain(error)
-            return {}
-        self._watch(records.listeners_path(queue), queue)
-        return {name: found for name in self._catalog.listeners(queue) if (found := self._read_one(record, name))}
+        return {}
 
     def _read_one(self, queue: QueueRecord, name: str) -> Attached | None:
         self._watch(records.subscription_path(queue.name, name), queue.name, value=True)
