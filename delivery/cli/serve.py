@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 ZOOKEEPER_PORT = 2181
 _SWITCH_SECONDS = 0.0005
-"""How long a thread of the host may keep the others from running. After each system call the committing thread waits for
-its turn: with Python's 5 ms a busy host stored a fifth less."""
+"""How long a thread of the host may keep the others from running. After each system call the committing thread waits
+for its turn: with Python's 5 ms a busy host stored a fifth less."""
 _LOOK_SECONDS = 1.0
 _RESTART_DELAY_MAX_SECONDS = 30.0
 
