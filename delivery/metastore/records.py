@@ -9,7 +9,9 @@
     /hoot/queues/<queue>/listeners/<name>          ListenerRecord, ephemeral: the subscriber that is attached now
 
 Partitions are five decimal digits. A host watches `queues`, and per queue `listeners` and the records of the attached
-subscriptions: detached subscriptions cost nothing. A watch is a hint; the state is always read in full.
+subscriptions: detached subscriptions cost nothing. A watch is a hint; the state is always read in full. Attaching and
+detaching write the subscription's record anew, unchanged: its version guards the ephemeral node, whose own version
+begins at 0 each time.
 
 Seed 004, section 3.5.1: the subscription information is the queue, the partitions with their start ids, the topics,
 the subscriber's address and port, and the checkpoint. Address and port live in the ephemeral node, so that they vanish
