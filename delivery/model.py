@@ -159,6 +159,14 @@ def decode_headers(block: bytes) -> dict[str, bytes]:
     return headers
 
 
+def tolerant_headers(block: bytes) -> dict[str, bytes]:
+    """As `decode_headers`, and no headers where a publisher wrote nonsense: what lies behind must still be reached."""
+    try:
+        return decode_headers(block)
+    except CorruptRecord:
+        return {}
+
+
 def near_names(name: str, known: Iterable[str]) -> Sequence[str]:
     """Up to three of `known` that a person may have meant by `name`, best first."""
     from difflib import get_close_matches

@@ -21,7 +21,7 @@ from typing import Any
 import typer
 
 from delivery.cli.output import NOTHING, moment
-from delivery.model import Message
+from delivery.model import Message, tolerant_headers
 
 Render = Callable[[Message], bytes]
 
@@ -49,7 +49,7 @@ def message_fields(message: Message) -> dict[str, Any]:
         "time": moment(message.id.timestamp_ms),
         "topic": message.topic or None,
         "key": text_or_base64(message.key),
-        "headers": {name: text_or_base64(value) for name, value in message.headers.items()},
+        "headers": {name: text_or_base64(value) for name, value in tolerant_headers(message.header_block).items()},
         "body": text_or_base64(message.body),
     }
 
@@ -85,7 +85,7 @@ _FIELDS: Mapping[str, Render] = {
     "topic": lambda m: m.topic.encode(),
     "key": lambda m: m.key or b"",
     "body": lambda m: m.body,
-    "headers": lambda m: json.dumps({n: text_or_base64(v) for n, v in m.headers.items()}, ensure_ascii=False).encode(),
+    "headers": lambda m: json.dumps(message_fields(m)["headers"], ensure_ascii=False).encode(),
 }
 _NAMED: Mapping[str, Render] = {"text": _as_text, "json": _as_json, "body": lambda m: m.body}
 
@@ -114,7 +114,7 @@ def _compile(template: str) -> list[bytes | Render]:
 def _field(found: re.Match[str]) -> Render:
     name, detail = found[1], found[2]
     if name == "header" and detail:
-        return lambda message: message.headers.get(detail, b"")
+        return lambda message: tolerant_headers(message.header_block).get(detail, b"")
     if name in _FIELDS and detail is None:
         return _FIELDS[name]
     known = ", ".join([*_FIELDS, "header.NAME"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from delivery.errors import CorruptRecord
-from delivery.model import Message
+from delivery.model import Message, tolerant_headers
 
 _FIXED_BYTES: Final = 64
 """What a struct takes beside the message's parts: heads of fields, lengths, numbers."""
@@ -16,13 +15,9 @@ def plain_struct(kind: Any, message: Message) -> Any:
 
     A publisher that wrote nonsense in place of headers loses them, because the messages behind must still be reached.
     """
-    try:
-        headers = message.headers
-    except CorruptRecord:
-        headers = {}
     return kind(
-        id=message.number, partition=message.partition, topic=message.topic, key=message.key, headers=headers,
-        body=message.body,
+        id=message.number, partition=message.partition, topic=message.topic, key=message.key,
+        headers=tolerant_headers(message.header_block), body=message.body,
     )  # fmt: skip
 
 

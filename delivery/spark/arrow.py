@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delivery.batch import Batch
-from delivery.model import decode_headers
+from delivery.model import tolerant_headers
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -57,4 +57,4 @@ def _int64(values: array[int]) -> pa.Array:
 def _headers(block: bytes) -> list[dict[str, object]]:
     if not block:
         return []
-    return [{"key": name, "value": value} for name, value in decode_headers(block).items()]
+    return [{"key": name, "value": value} for name, value in tolerant_headers(block).items()]

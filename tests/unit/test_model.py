@@ -22,6 +22,7 @@ from delivery.model import (
     encode_headers,
     near_names,
     partition_of,
+    tolerant_headers,
 )
 from tests.strategies import header_maps, names
 
@@ -140,3 +141,10 @@ def test_a_message_tells_its_id_and_time() -> None:
 def test_a_mistyped_name_finds_its_neighbours() -> None:
     assert list(near_names("fligths", ["flights", "weather", "flight"]))[:1] == ["flights"]
     assert list(near_names("x", ["flights"])) == []
+
+
+def test_headers_that_are_nonsense_are_an_error_or_none_as_asked() -> None:
+    with pytest.raises(CorruptRecord):
+        decode_headers(b"\xff\xff\xff")
+    assert tolerant_headers(b"\xff\xff\xff") == {}
+    assert tolerant_headers(encode_headers({"a": b"1"})) == {"a": b"1"}
