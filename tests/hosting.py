@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from delivery.batch import Row, encode
+from delivery.batch import Row, encode, open_batch
 from delivery.cluster.ownership import Ownership
 from delivery.errors import BadVersion, HootError, MetadataUnavailable, UnknownQueue
 from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
@@ -184,3 +184,14 @@ async def outcome(pending: PendingPublish) -> object:
     with contextlib.suppress(HootError):
         await pending.wait()
     return pending.outcome
+
+
+async def bodies_in(scene: Scene, partition: int = 0) -> list[bytes]:
+    """Everything a reader finds, through the tail cache and the store alike."""
+    owned = await scene.ownership.acquire("orders", partition)
+    found: list[bytes] = []
+    after = 0
+    while (chunk := await owned.read(after, 1)) is not None:
+        found += open_batch(chunk.data).bodies()
+        after = chunk.last_id
+    return found

@@ -47,11 +47,6 @@ class Link:
         self._connected = trio.Event()
         self._reachable = True
 
-    @property
-    def connected(self) -> bool:
-        """Whether pushes can go out now."""
-        return self._target is not None
-
     async def target(self) -> Target:
         """The proven connection; waits until there is one."""
         while self._target is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from delivery import connect
 from delivery.errors import HootError
+from delivery.local import LocalEngine
 from tests.integration.embedded import NEVER, eventually, pid_of
 from tests.integration.engine import (
     SESSION_SECONDS,
@@ -23,20 +25,16 @@ from tests.integration.engine import (
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-def test_zookeeper_paused_beyond_the_session_timeout_loses_nothing(tmp_path: Path) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client:
+def delivers_across(fault: Callable[[LocalEngine], None], folder: Path) -> None:
+    """Publish and deliver, let the fault happen, publish and deliver on; then all promises must have held."""
+    with engine(folder) as running, connect(running.address) as client:
         queue = client.create_queue("orders", partitions=2)
-        subscriber = RecordingSubscriber(running, "orders", tmp_path)
+        subscriber = RecordingSubscriber(running, "orders", folder)
         subscriber.start()
         try:
             stored = queue.put_many([b"before"] * 500)
             eventually(lambda: subscriber.distinct() == 500, "what came before")
-            pid = pid_of(running.zookeeper)
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                NEVER.wait(2 * SESSION_SECONDS)
-            finally:
-                os.kill(pid, signal.SIGCONT)
+            fault(running)
             stored += queue.put_many([b"after"] * 500, timeout=60)
             eventually(lambda: subscriber.distinct() == 1000, "what came after", 60)
             published = by_partition(stored)
@@ -44,26 +42,27 @@ def test_zookeeper_paused_beyond_the_session_timeout_loses_nothing(tmp_path: Pat
             check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
         finally:
             subscriber.kill()
+
+
+def test_zookeeper_paused_beyond_the_session_timeout_loses_nothing(tmp_path: Path) -> None:
+    def pause(running: LocalEngine) -> None:
+        pid = pid_of(running.zookeeper)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            NEVER.wait(2 * SESSION_SECONDS)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    delivers_across(pause, tmp_path)
 
 
 def test_zookeeper_killed_and_started_again_is_found_again_and_delivery_goes_on(tmp_path: Path) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client:
-        queue = client.create_queue("orders", partitions=2)
-        subscriber = RecordingSubscriber(running, "orders", tmp_path)
-        subscriber.start()
-        try:
-            stored = queue.put_many([b"before"] * 500)
-            eventually(lambda: subscriber.distinct() == 500, "what came before")
-            running.zookeeper.kill()
-            NEVER.wait(1.0)
-            running.zookeeper.start()
-            stored += queue.put_many([b"after"] * 500, timeout=60)
-            eventually(lambda: subscriber.distinct() == 1000, "what came after", 60)
-            published = by_partition(stored)
-            check_delivered(published, subscriber.ids())
-            check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
-        finally:
-            subscriber.kill()
+    def restart(running: LocalEngine) -> None:
+        running.zookeeper.kill()
+        NEVER.wait(1.0)
+        running.zookeeper.start()
+
+    delivers_across(restart, tmp_path)
 
 
 def test_without_zookeeper_nothing_new_is_promised_and_the_error_says_why(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import threading
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.batch import open_batch
 from delivery.errors import (
     InvalidRequest,
     MetadataUnavailable,
@@ -18,18 +17,7 @@ from delivery.errors import (
 )
 from delivery.metastore.records import PartitionRecord
 from delivery.publish.pending import Stored
-from tests.hosting import ME, OTHER, Scene, batch, eventually, outcome, play, queue_record
-
-
-async def bodies_in(scene: Scene, partition: int = 0) -> list[bytes]:
-    """Everything a reader finds, through the tail cache and the store alike."""
-    owned = await scene.ownership.acquire("orders", partition)
-    found: list[bytes] = []
-    after = 0
-    while (chunk := await owned.read(after, 1)) is not None:
-        found += open_batch(chunk.data).bodies()
-        after = chunk.last_id
-    return found
+from tests.hosting import ME, OTHER, Scene, batch, bodies_in, eventually, outcome, play, queue_record
 
 
 def test_a_partition_of_another_live_host_is_refused_with_its_address() -> None:

@@ -7,7 +7,6 @@ import threading
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.batch import open_batch
 from delivery.errors import (
     Fenced,
     NotOwner,
@@ -20,18 +19,7 @@ from delivery.errors import (
 from delivery.metastore.records import PartitionRecord
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.storage.memory import MemoryDisk
-from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, eventually, outcome, play, queue_record
-
-
-async def bodies_in(scene: Scene, partition: int = 0) -> list[bytes]:
-    """Everything a reader finds, through the tail cache and the store alike."""
-    owned = await scene.ownership.acquire("orders", partition)
-    found: list[bytes] = []
-    after = 0
-    while (chunk := await owned.read(after, 1)) is not None:
-        found += open_batch(chunk.data).bodies()
-        after = chunk.last_id
-    return found
+from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, bodies_in, eventually, outcome, play, queue_record
 
 
 def test_what_was_stored_is_read_in_order_under_rising_ids() -> None:
