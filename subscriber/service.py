@@ -10,17 +10,17 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
 import msgspec
-import trio
 
 from delivery.batch import headers_in, open_batch
-from delivery.errors import CorruptRecord, HootError, InvalidRequest, ServiceStopping
+from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
+from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
 from subscriber.inbox import Inbox, PartitionInbox, Status
@@ -30,8 +30,6 @@ from subscriber.subscription import Event, Subscription
 log = logging.getLogger(__name__)
 
 _ERROR_TEXT_MAX = 1000
-
-Result = Callable[[], Awaitable[object]]
 
 
 class Attachment:
@@ -65,26 +63,6 @@ class Push(Protocol):
     batches: bytes
 
 
-class _Answer:
-    """The reply to a push, awaited on the trio thread."""
-
-    __slots__ = ("_here", "_result")
-
-    def __init__(self) -> None:
-        self._here = trio.Event()
-        self._result: object = None
-
-    def give(self, result: object) -> None:
-        self._result = result
-        self._here.set()
-
-    async def wait(self) -> object:
-        await self._here.wait()
-        if isinstance(self._result, HootError):
-            raise self._result
-        return self._result
-
-
 class Counters(msgspec.Struct):
     """What happened since the start. Written by the dispatch thread; may be read at any time."""
 
@@ -106,7 +84,7 @@ class ListenerService:
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
-    def begin(self, call: Call) -> Result:
+    def begin(self, call: Call) -> Promise[object]:
         """Take a call (see delivery.rpc.server.Handler)."""
         if call.method == "hello":
             return _ready(self._hello(call.args.queue, call.args.subscription))
@@ -119,9 +97,9 @@ class ListenerService:
         inbox = attachment.inbox.arrive(push.partition, (push.epoch, push.run))
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
-        answer = _Answer()
+        answer = Promise[object]()
         self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
-        return answer.wait
+        return answer
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -129,7 +107,7 @@ class ListenerService:
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: _Answer) -> None:
+    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -223,8 +201,7 @@ def _described(error: BaseException) -> str:
     return text[:_ERROR_TEXT_MAX]
 
 
-def _ready(result: object) -> Result:
-    async def give() -> object:
-        return result
-
-    return give
+def _ready(result: object) -> Promise[object]:
+    ready = Promise[object]()
+    ready.give(result)
+    return ready

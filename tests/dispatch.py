@@ -29,15 +29,43 @@ class ScriptedPartition:
     def __init__(self, batches: list[bytes]) -> None:
         self.batches = batches
         self.reads_that_found_nothing = 0
-        self._more = trio.Event()
+        self.lost: HootError | None = None
+        self.in_memory = True
+        self._followers: list[Callable[[], None]] = []
 
     def add(self, batch: bytes) -> None:
         self.batches.append(batch)
-        self._more.set()
-        self._more = trio.Event()
+        self._tell()
+
+    def lose(self, error: HootError) -> None:
+        self.lost = error
+        self._tell()
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        self._followers.append(tell)
+
+    def unfollow(self, tell: Callable[[], None]) -> None:
+        self._followers.remove(tell)
+
+    def has_news(self, after: int) -> bool:
+        return self.lost is not None or self._find(after, 1) is not None
+
+    def newest(self, after: int, bytes_max: int) -> Chunk | None:
+        return self._find(after, bytes_max) if self.in_memory and self.lost is None else None
 
     async def read(self, after: int, bytes_max: int) -> Chunk | None:
         await trio.lowlevel.checkpoint()
+        if self.lost is not None:
+            raise self.lost
+        found = self._find(after, bytes_max)
+        self.reads_that_found_nothing += found is None
+        return found
+
+    def _tell(self) -> None:
+        for tell in list(self._followers):
+            tell()
+
+    def _find(self, after: int, bytes_max: int) -> Chunk | None:
         found: list[tuple[Header, bytes]] = []
         size = 0
         for batch in self.batches:
@@ -50,12 +78,8 @@ class ScriptedPartition:
             found.append((header, batch))
             size += len(batch)
         if not found:
-            self.reads_that_found_nothing += 1
             return None
         return Chunk(b"".join(data for _, data in found), tuple(header for header, _ in found))
-
-    async def wait_beyond(self, after: int) -> None:
-        await self._more.wait()
 
 
 class Reply(msgspec.Struct):
@@ -75,6 +99,9 @@ class ScriptedListener:
         self.delivered: list[int] = []
         self.connections = 0
         self.push_seconds = 0.0
+        """For so long after a push nothing more is taken."""
+        self._busy_until = -1.0
+        self._waiting, self._waiters = trio.open_memory_channel[Callable[[], None]](1000)
         self._over = 0
         self._answers, self._asked = trio.open_memory_channel[tuple[int, list[Message], Callable[..., None]]](1000)
 
@@ -83,7 +110,14 @@ class ScriptedListener:
         await trio.lowlevel.checkpoint()
         return self
 
-    async def push(
+    @property
+    def ready(self) -> bool:
+        return trio.current_time() >= self._busy_until
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        self._waiting.send_nowait(tell)
+
+    def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
     ) -> None:
         messages = [
@@ -92,16 +126,22 @@ class ScriptedListener:
             for message in open_batch(data[at : at + header.length]).messages(stream.queue, after)
         ]
         self._answers.send_nowait((run, messages, on_answer))
-        with trio.CancelScope(shield=True):  # a push goes out whole or not at all
-            await trio.sleep(self.push_seconds)
+        self._busy_until = trio.current_time() + self.push_seconds
 
     async def serve(self) -> None:
-        async for run, messages, on_answer in self._asked:
-            if run > self._over:
-                reply = await self.on_push(messages)
-                if isinstance(reply, HootError) or reply.status == STATUS_FAILED:
-                    self._over = run
-                on_answer(reply)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_when_ready)
+            async for run, messages, on_answer in self._asked:
+                if run > self._over:
+                    reply = await self.on_push(messages)
+                    if isinstance(reply, HootError) or reply.status == STATUS_FAILED:
+                        self._over = run
+                    on_answer(reply)
+
+    async def _tell_when_ready(self) -> None:
+        async for tell in self._waiters:
+            await trio.sleep_until(self._busy_until)
+            tell()
 
 
 def ok(messages: list[Message]) -> Reply:

@@ -19,8 +19,9 @@ from delivery.cluster.queues import QueueTable
 from delivery.errors import InvalidRequest
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.model import check_name
-from delivery.publish.pending import PendingPublish
+from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
+from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 
 
@@ -34,8 +35,8 @@ class Owners(Protocol):
         """The live hosts."""
 
 
-Outcome = Callable[[], Awaitable[Any]]
-"""Waits for the result of a call that has begun."""
+Outcome = Promise[Any] | Callable[[], Awaitable[Any]]
+"""The result of a call that has begun, or what waits for it."""
 
 
 class ThriftApi:
@@ -49,19 +50,18 @@ class ThriftApi:
         self._idl = load_idl("delivery")
 
     def begin(self, call: Call) -> Outcome:
-        """Begin a call of RegionHost; gives what waits for its result. Raises HootError when it is refused at once."""
+        """Begin a call of RegionHost; see `rpc.server.Handler`. Raises HootError when it is refused at once."""
         if call.method == "publish":
             return self._begin_publish(call.args)
         return partial(getattr(self, f"_call_{call.method}"), call.args)
 
-    def _begin_publish(self, args: Any) -> Outcome:
+    def _begin_publish(self, args: Any) -> Promise[Any]:
         queue, partition = check_name("queue", args.queue), check_number(args.partition)
         if not args.batch:
             raise InvalidRequest("a publish needs a batch")
-        return partial(self._end_publish, self._publisher.begin(queue, partition, args.batch))
+        return self._publisher.begin(queue, partition, args.batch).map(self._publish_reply)
 
-    async def _end_publish(self, publish: PendingPublish) -> Any:
-        stored = await publish.wait()
+    def _publish_reply(self, stored: Stored) -> Any:
         return self._idl.PublishReply(
             baseId=stored.base_id, count=stored.count, durability=stored.durability, duplicate=stored.duplicate
         )

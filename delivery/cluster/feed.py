@@ -1,16 +1,18 @@
-"""What is complete in a partition, and waking those who wait for more. Costs next to nothing while nobody waits."""
+"""What is complete in a partition, and telling those who want more. Costs next to nothing while nobody does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
-from delivery.errors import HootError
+from delivery.errors import HootError, again
 
 
 class PartitionFeed:
     """The watermark of one owned partition. For the trio thread only."""
 
-    __slots__ = ("_moved", "error", "watermark")
+    __slots__ = ("_followers", "_moved", "error", "watermark")
 
     def __init__(self, watermark: int) -> None:
         """`watermark` is the last id that is complete when the partition is taken."""
@@ -18,6 +20,18 @@ class PartitionFeed:
         self.error: HootError | None = None
         """Why the partition is no longer this host's, None while it is."""
         self._moved: trio.Event | None = None
+        self._followers: dict[Callable[[], None], None] = {}
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        """Call `tell` whenever the watermark has moved or the partition is lost, in the turn of whoever did it.
+
+        It must not raise.
+        """
+        self._followers[tell] = None
+
+    def unfollow(self, tell: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._followers.pop(tell, None)
 
     def advance(self, watermark: int) -> None:
         """Everything up to `watermark` is complete now: wake all who wait."""
@@ -47,8 +61,5 @@ class PartitionFeed:
         moved, self._moved = self._moved, None
         if moved is not None:
             moved.set()
-
-
-def again(error: HootError) -> HootError:
-    """A fresh copy to raise: one instance raised by several tasks would gather all their tracebacks."""
-    return type(error)(error.message, address=error.address)
+        for tell in list(self._followers):
+            tell()

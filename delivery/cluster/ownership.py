@@ -16,7 +16,6 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
-from delivery.cluster.feed import again
 from delivery.cluster.handover import Doorbell
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import Refusals
@@ -27,6 +26,7 @@ from delivery.errors import (
     NotOwner,
     StorageUnavailable,
     UnknownQueue,
+    again,
 )
 from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
 from delivery.model import QueueSettings, check_partition

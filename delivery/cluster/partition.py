@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
 from delivery.batch import Header
-from delivery.cluster.feed import PartitionFeed, again
+from delivery.cluster.feed import PartitionFeed
+from delivery.errors import again
 from delivery.ids import IdClock
 from delivery.model import QueueSettings
 from delivery.storage.base import Bounds, Chunk, MessageStore, PartitionKey, PartitionState
@@ -57,6 +59,12 @@ class PartitionReader:
             return self._tail.read(owned.key, after, bytes_max)
         return await trio.to_thread.run_sync(self._store.read, owned.key, after, bytes_max, limiter=self._limiter)
 
+    def newest(self, owned: OwnedPartition, after: int, bytes_max: int) -> Chunk | None:
+        """What `read` would give, if that is in memory."""
+        if not owned.has_news(after) or owned.feed.error is not None or not self._tail.covers(owned.key, after):
+            return None
+        return self._tail.read(owned.key, after, bytes_max)
+
     async def bounds(self, owned: OwnedPartition) -> Bounds:
         """What the partition holds now."""
         return await trio.to_thread.run_sync(self._store.bounds, owned.key, limiter=self._limiter)
@@ -102,6 +110,22 @@ class OwnedPartition:
     async def read(self, after: int, bytes_max: int) -> Chunk | None:
         """See `PartitionReader.read`."""
         return await self._reader.read(self, after, bytes_max)
+
+    def newest(self, after: int, bytes_max: int) -> Chunk | None:
+        """See `PartitionReader.newest`."""
+        return self._reader.newest(self, after, bytes_max)
+
+    def has_news(self, after: int) -> bool:
+        """Whether there is something above `after`, or the partition is lost, which `read` would raise."""
+        return after < self.feed.watermark or self.feed.error is not None
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        """See `PartitionFeed.follow`."""
+        self.feed.follow(tell)
+
+    def unfollow(self, tell: Callable[[], None]) -> None:
+        """See `PartitionFeed.unfollow`."""
+        self.feed.unfollow(tell)
 
     async def wait_beyond(self, after: int) -> None:
         """See `PartitionFeed.wait_beyond`."""

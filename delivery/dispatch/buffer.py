@@ -6,6 +6,7 @@ Bounded by messages and by bytes: when either is full the scanner waits until th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 import trio
@@ -22,35 +23,45 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 class Buffer:
     """One producer, one consumer, both on the trio thread."""
 
-    def __init__(self, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, messages_max: int, bytes_max: int, on_filled: Callable[[], None]) -> None:
+        """`on_filled` is called when a piece was added."""
         self._limits = (messages_max, bytes_max)
         self._pieces: deque[Piece] = deque()
         self._messages = self._bytes = 0
         self._room = trio.lowlevel.ParkingLot()
-        self._filled = trio.lowlevel.ParkingLot()
+        self._on_filled = on_filled
 
     @property
     def messages(self) -> int:
         """Messages waiting."""
         return self._messages
 
-    def _is_full(self) -> bool:
+    @property
+    def first(self) -> Piece | None:
+        """The oldest piece, which stays; None without any."""
+        return self._pieces[0] if self._pieces else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a piece would have to wait."""
         messages_max, bytes_max = self._limits
         return bool(self._pieces) and (self._messages >= messages_max or self._bytes >= bytes_max)
 
     async def put(self, piece: Piece) -> None:
         """Add a piece; waits while the buffer is full. Cancelled: nothing was added."""
-        while self._is_full():
+        while self.is_full:
             await self._room.park()
+        self.add(piece)
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece; the buffer must not be full."""
         self._pieces.append(piece)
         self._messages += piece.messages
         self._bytes += len(piece.data)
-        self._filled.unpark()
+        self._on_filled()
 
-    async def take(self) -> Piece:
-        """Remove the oldest piece; waits while there is none. Cancelled: nothing was removed."""
-        while not self._pieces:
-            await self._filled.park()
+    def take(self) -> Piece:
+        """Remove the oldest piece; there must be one."""
         piece = self._pieces.popleft()
         self._messages -= piece.messages
         self._bytes -= len(piece.data)

@@ -29,11 +29,20 @@ class PackedTarget:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def push(
+    @property
+    def ready(self) -> bool:
+        """Whether the listener's socket takes bytes."""
+        return self._connection.ready
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once when it does again."""
+        self._connection.when_ready(tell)
+
+    def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
     ) -> None:
         """Send one push; raises HootError when the connection is broken."""
-        await self._connection.push(
+        self._connection.push(
             stream.queue, stream.subscription, stream.partition, stream.epoch, run, after, data, on_answer
         )
 
@@ -86,7 +95,7 @@ class Link:
                 nursery.cancel_scope.cancel()
             else:
                 proven = True
-                self._up(connection)
+                self._up(connection, nursery)
         return proven
 
     async def _receive(self, connection: Connection, whole: trio.CancelScope) -> None:
@@ -108,9 +117,12 @@ class Link:
             )
         raise SubscriberUnreachable(f"the listener at {listener.address}:{listener.port} does not answer")
 
-    def _up(self, connection: Connection) -> None:
-        packed = self._listener.protocol == "packed"
-        self._target = PackedTarget(connection) if packed else PlainTarget(connection)
+    def _up(self, connection: Connection, nursery: trio.Nursery) -> None:
+        if self._listener.protocol == "packed":
+            self._target = PackedTarget(connection)
+        else:
+            self._target = plain = PlainTarget(connection)
+            nursery.start_soon(plain.run)
         self._connected.set()
         if not self._reachable:
             log.info("subscription %s on %s: its listener is back", self._subscription, self._queue)

@@ -5,14 +5,16 @@ The only place in a host that opens every message on its way out; it serves comp
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+import trio
 
 from delivery.batch import headers_in, open_batch
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
-from delivery.errors import HootError, ProtocolError
+from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.model import Message
 from delivery.rpc.connection import Connection
 from delivery.rpc.messages import plain_bytes, plain_struct
@@ -23,6 +25,9 @@ _CALL_BYTES: Final = 1 << 20
 frames of 16,384,000 bytes."""
 
 
+_ENDED: Final = "the connection to a plain listener has ended"
+
+
 class PlainAnswer(msgspec.Struct):
     """What the statuses of a plain listener mean as the answer to a push: all up to `position` was handled."""
 
@@ -31,34 +36,76 @@ class PlainAnswer(msgspec.Struct):
     error: str | None = None
 
 
+class _Push(NamedTuple):
+    stream: Stream
+    after: int
+    data: bytes
+    on_answer: Callable[[Answer | HootError], None]
+
+
 class PlainTarget:
-    """A connection to a plain listener."""
+    """A connection to a plain listener. `run` makes the calls, one push after another."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._kind = load_idl("subscriber").PlainMessage
+        self._pushes: deque[_Push] = deque()
+        self._pushed = trio.lowlevel.ParkingLot()
+        self._ended = False
 
-    async def push(
+    @property
+    def ready(self) -> bool:
+        """Always: the senders' windows bound what waits here."""
+        return True
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        """Call `tell` now."""
+        tell()
+
+    def push(
         self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
     ) -> None:
-        """Send the messages above `after`, one call after another, until all are handled or one call is not.
+        """Send the messages above `after`, call after call, until all are handled or one call is not.
 
-        Raises HootError when the connection is broken. A listener that answers with Thrift's general exception, into
-        which generated code turns whatever its handler raises, has failed.
+        Raises SubscriberUnreachable when the connection is broken. A listener that answers with Thrift's general
+        exception, into which generated code turns whatever its handler raises, has failed.
         """
-        answer = PlainAnswer(STATUS_OK, after)
-        for part in _parts(_messages(stream.queue, data, after)):
+        if self._ended:
+            raise SubscriberUnreachable(_ENDED)
+        self._pushes.append(_Push(stream, after, data, on_answer))
+        self._pushed.unpark()
+
+    async def run(self) -> None:
+        """Work until cancelled, which goes with the connection; what was not begun then is told so."""
+        try:
+            while True:
+                while not self._pushes:
+                    await self._pushed.park()
+                push = self._pushes[0]
+                answer = await self._answer(push)
+                self._pushes.popleft()
+                push.on_answer(answer)
+        finally:
+            self._ended = True
+            for push in self._pushes:
+                push.on_answer(SubscriberUnreachable(_ENDED))
+
+    async def _answer(self, push: _Push) -> Answer | HootError:
+        answer = PlainAnswer(STATUS_OK, push.after)
+        for part in _parts(_messages(push.stream.queue, push.data, push.after)):
             structs = [plain_struct(self._kind, message) for message in part]
             try:
                 answer.status = await self._connection.call(
-                    "PlainListener", "onMessages", stream.queue, stream.subscription, structs
+                    "PlainListener", "onMessages", push.stream.queue, push.stream.subscription, structs
                 )
             except ProtocolError as error:
                 answer.status, answer.error = STATUS_FAILED, error.message
+            except HootError as error:
+                return error
             if answer.status != STATUS_OK:
                 break
             answer.position = part[-1].number
-        on_answer(answer)
+        return answer
 
 
 def _messages(queue: str, data: bytes, after: int) -> Iterator[Message]:

@@ -1,13 +1,16 @@
 """The MessageScanner: reads what is new in a partition into the buffer (seed 004, section 3.5.3).
 
-It sleeps on the partition's feed when there is nothing new: no polling, no scan that finds nothing. Batches pass
-unopened; a topic filter looks at each batch's dictionary and opens only a batch that holds both kinds.
+It rests when there is nothing new, and the partition tells it of news: no polling, no scan that finds nothing.
+Batches pass unopened; a topic filter looks at each batch's dictionary and opens only a batch that holds both kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Set as AbstractSet
+from functools import partial
 from typing import Protocol
+
+import trio
 
 from delivery.batch import peek, select
 from delivery.dispatch.buffer import Buffer, Piece
@@ -20,8 +23,17 @@ class Source(Protocol):
     async def read(self, after: int, bytes_max: int) -> Chunk | None:
         """The next whole batches above `after`, None when there are none. Raises when the partition is not ours."""
 
-    async def wait_beyond(self, after: int) -> None:
-        """Return when an id above `after` may be read. Raises when the partition is lost."""
+    def newest(self, after: int, bytes_max: int) -> Chunk | None:
+        """What `read` would give, if that takes no waiting."""
+
+    def has_news(self, after: int) -> bool:
+        """Whether `read` would find something, or raise."""
+
+    def follow(self, tell: Callable[[], None], /) -> None:
+        """Call `tell` whenever there is news."""
+
+    def unfollow(self, tell: Callable[[], None], /) -> None:
+        """Call it no more."""
 
 
 class MessageScanner:
@@ -30,16 +42,48 @@ class MessageScanner:
     def __init__(self, source: Source, topics: AbstractSet[str], push_bytes: int) -> None:
         """`topics` empty takes all; `push_bytes` bounds what is read at once."""
         self._source, self._topics, self._push_bytes = source, topics, push_bytes
+        self._after = 0
+        self._resting: trio.Event | None = None
+        """Set to end a rest at the partition's end; None when the scanner does not rest."""
 
     async def run(self, buffer: Buffer, after: int) -> None:
         """Scan from behind `after` for ever, until cancelled or the partition is lost (its error is raised)."""
-        while True:
-            chunk = await self._source.read(after, self._push_bytes)
-            if chunk is None:
-                await self._source.wait_beyond(after)
-                continue
-            await buffer.put(self._piece(chunk))
-            after = chunk.last_id
+        self._after = after
+        follow = partial(self._follow, buffer)
+        self._source.follow(follow)
+        try:
+            while True:
+                chunk = await self._source.read(self._after, self._push_bytes)
+                if chunk is None:
+                    await self._rest()
+                    continue
+                await buffer.put(self._piece(chunk))
+                self._after = chunk.last_id
+                await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
+        finally:
+            self._source.unfollow(follow)
+
+    async def _rest(self) -> None:
+        if self._source.has_news(self._after):
+            return
+        self._resting = trio.Event()
+        try:
+            await self._resting.wait()
+        finally:
+            self._resting = None
+
+    def _follow(self, buffer: Buffer) -> None:
+        """There is news. While the scanner rests, the newest batch goes on at once, in the turn of who stored it."""
+        resting = self._resting
+        if resting is None:
+            return
+        if not self._topics and not buffer.is_full:
+            chunk = self._source.newest(self._after, self._push_bytes)
+            if chunk is not None:
+                self._after = chunk.last_id
+                buffer.add(self._piece(chunk))
+        if self._source.has_news(self._after):
+            resting.set()
 
     def _piece(self, chunk: Chunk) -> Piece:
         if not self._topics:

@@ -52,12 +52,19 @@ class Answer(Protocol):
 class Target(Protocol):
     """A connection to a listener that proved to be the right one."""
 
-    async def push(
+    @property
+    def ready(self) -> bool:
+        """Whether it takes a push now."""
+
+    def when_ready(self, tell: Callable[[], None], /) -> None:
+        """Call `tell` once when it is ready again; not when it breaks before."""
+
+    def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None], /
     ) -> None:
-        """Send one push, whole or not at all; `on_answer` is called once, later, on the trio thread.
+        """Send one push, whole; `on_answer` is called once, later, on the trio thread.
 
-        Raises HootError when the connection is broken.
+        Raises HootError when the connection is broken; then `on_answer` is not called.
         """
 
 
@@ -74,35 +81,51 @@ class Counters(Protocol):
         """A listener failed."""
 
 
+class _Run(msgspec.Struct, frozen=True):
+    """What a run sends from and to, and who hears of its end."""
+
+    buffer: Buffer
+    target: Target
+    end: Callable[[Ending], None]
+
+
 class MessageSender:
-    """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position."""
+    """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position.
+
+    It has no task: `pump` pushes what can be pushed, whenever a piece came, an answer made room, or the connection
+    takes bytes again.
+    """
 
     def __init__(self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]) -> None:
         self._stream, self._window, self._counters = stream, window, counters
         self._on_position = on_position
         self._changed = trio.lowlevel.ParkingLot()
-        self._end: Callable[[Ending], None] = lambda _: None
+        self._current: _Run | None = None
 
-    async def run(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until the run is over, of which `end` is told once, or until cancelled."""
-        self._end = end
-        run = self._window.run
-        while True:
-            piece = await buffer.take()
-            while not self._window.has_room(piece.messages, len(piece.data)):
-                await self._changed.park()
-            # The run may have ended while this task waited, before its cancellation reached it: what is left in the
-            # buffer then lies beyond a gap and must not go out in the next run.
-            if self._window.run != run:
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+        self._current = _Run(buffer, target, end)
+
+    def stop(self) -> None:
+        """Send nothing more of this run."""
+        self._current = None
+
+    def pump(self) -> None:
+        """Push what is in the buffer, as far as the window and the connection have room."""
+        while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+            if not run.target.ready:
+                run.target.when_ready(self.pump)
                 return
-            await self._send(piece, target)
+            if not self._window.has_room(piece.messages, len(piece.data)):
+                return
+            self._send(run.buffer.take(), run.target)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
         while not self._window.empty:
             await self._changed.park()
 
-    async def _send(self, piece: Piece, target: Target) -> None:
+    def _send(self, piece: Piece, target: Target) -> None:
         window = self._window
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         if not piece.data:
@@ -110,7 +133,7 @@ class MessageSender:
             return
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
-            await target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent))
+            target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent))
         except HootError as error:
             self._refused(error)
 
@@ -122,6 +145,7 @@ class MessageSender:
         elif answer.status == STATUS_OK:
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
+            self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
@@ -156,6 +180,7 @@ class MessageSender:
 
     def _finish_run(self, ending: Ending) -> None:
         self._window.rewind()
-        end, self._end = self._end, lambda _: None
-        end(ending)
+        ended, self._current = self._current, None
+        if ended is not None:
+            ended.end(ending)
         self._changed.unpark_all()

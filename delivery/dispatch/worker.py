@@ -12,7 +12,6 @@ from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.scanner import MessageScanner, Source
 from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
 from delivery.dispatch.window import Window
-from delivery.errors import HootError
 
 
 class Link(Protocol):
@@ -71,23 +70,21 @@ class SubscriptionWorker:
         self._scanning.cancel()
 
     async def _one_run(self, target: Target) -> Ending:
-        buffer = Buffer(self._config.buffer_messages, self._config.buffer_bytes)
-        self._ending, lost = Ending.BROKEN, None
-        async with trio.open_nursery() as nursery:
+        config, sender = self._config, self._sender
+        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump)
+        self._ending = Ending.BROKEN
+        with trio.CancelScope() as run:
 
             def end(ending: Ending) -> None:
                 self._ending = ending
-                nursery.cancel_scope.cancel()
+                run.cancel()
 
-            nursery.start_soon(self._sender.run, buffer, target, end)
+            sender.begin(buffer, target, end)
             try:
                 await self._scan(buffer)
-            except HootError as error:
-                lost = error
-            nursery.cancel_scope.cancel()
-        self._window.rewind()  # also where it was the partition that ended the run
-        if lost is not None:
-            raise lost
+            finally:
+                sender.stop()
+                self._window.rewind()  # also where it was the partition that ended the run
         return self._ending
 
     async def _scan(self, buffer: Buffer) -> None:

@@ -142,4 +142,4 @@ class Publisher:
         self.pending_bytes -= pending.size
         if isinstance(outcome, HootError):
             self._metrics.refused(outcome.code)
-        pending.resolve(outcome)
+        pending.give(outcome)

@@ -74,6 +74,6 @@ class PartitionWriter:
     def _repeat(self, pending: PendingPublish, earlier: StoredBatch | PendingPublish) -> None:
         if isinstance(earlier, StoredBatch):
             durability = self.owned.settings.durability
-            pending.resolve(Stored(earlier.base_id, earlier.count, durability, duplicate=True))
+            pending.give(Stored(earlier.base_id, earlier.count, durability, duplicate=True))
         else:
             pending.follow(earlier)

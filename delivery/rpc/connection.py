@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import trio
 
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
-from delivery.rpc.frames import FrameBuffer, joined
+from delivery.rpc.frames import FrameBuffer
+from delivery.rpc.outbox import Outbox, receive_into
 from delivery.rpc.protocol import decode_reply, encode_call, load_idl
-from delivery.rpc.streams import send_some
-from delivery.rpc.wire import Part
 
 REPLY_BYTES_MAX = 1 << 20
 """Replies of listeners are small: a token, or a status and an error's text."""
-_FINISH_SECONDS = 2.0
 _SEQID_MAX = 2**31 - 1
 
 
@@ -37,13 +35,17 @@ class _Sent(NamedTuple):
 class Connection:
     """One connection. `run` receives and must be running for any reply to arrive; whoever opened it calls `aclose`.
 
-    Nothing here limits how long a reply may take or how many calls are under way: listeners are as slow as their
-    callbacks. The caller bounds its window, and ends the connection when `oldest_unanswered_since` is too long ago.
+    Calls are sent at once, in the caller's turn; what the socket does not take is kept, and `ready` says so. Nothing
+    here limits how long a reply may take or how many calls are under way: listeners are as slow as their callbacks.
+    The caller bounds its window, waits while it is not `ready`, and ends the connection when
+    `oldest_unanswered_since` is too long ago.
     """
 
     def __init__(self, socket: trio.socket.SocketType, peer: str) -> None:
         self._socket, self._peer = socket, peer
-        self._sending = trio.StrictFIFOLock()
+        self._outbox = Outbox(socket)
+        self._kept = trio.lowlevel.ParkingLot()
+        self._waiting: dict[Callable[[], None], None] = {}
         self._sent: deque[_Sent] = deque()
         self._seqid = 0
         self._broken = ""
@@ -74,6 +76,15 @@ class Connection:
         """When the oldest call without a reply began to be sent, by trio's clock; None without any."""
         return self._sent[0].began if self._sent else None
 
+    @property
+    def ready(self) -> bool:
+        """Whether the peer takes what is sent, so that a call would go out at once. Also when it is broken."""
+        return not self._outbox.waiting
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once, as soon as it is ready again; not at all when it breaks before."""
+        self._waiting[tell] = None
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive replies until `aclose`. Raises SubscriberUnreachable when the connection breaks before.
 
@@ -81,13 +92,10 @@ class Connection:
         """
         task_status.started()
         try:
-            await self._receive()
-        except ProtocolError as error:
-            self._break(f"{self._peer} does not answer as a listener does: {error}")
-        except OSError as error:
-            self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
-        except trio.ClosedResourceError:
-            pass  # whoever closed it said why
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._breaking, self._flush)
+                await self._breaking(self._receive)
+                nursery.cancel_scope.cancel()
         finally:
             self._break(f"the connection to {self._peer} is not served any more")
         if not self._closed:
@@ -104,13 +112,13 @@ class Connection:
             replies.append(reply)
             answered.set()
 
-        await self.call_soon(service, method, args, on_reply)
+        self.call_soon(service, method, args, on_reply)
         await answered.wait()
         if isinstance(replies[0], HootError):
             raise replies[0]
         return replies[0]
 
-    async def push(  # noqa: PLR0917 (the fields of the IDL's Push, in their order)
+    def push(  # noqa: PLR0917 (the fields of the IDL's Push, in their order)
         self,
         queue: str,
         subscription: str,
@@ -126,28 +134,27 @@ class Connection:
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
             batches=batches,
         )  # fmt: skip
-        await self.call_soon("Listener", "push", (push,), on_reply)
+        self.call_soon("Listener", "push", (push,), on_reply)
 
-    async def call_soon(
-        self, service: str, method: str, args: tuple[Any, ...], on_reply: Callable[[Any], None]
-    ) -> None:
-        """Send a call; `on_reply` is called once, on the trio thread, with its result or a HootError; never before
-        those of earlier calls. Sending waits while the peer takes nothing.
+    def call_soon(self, service: str, method: str, args: tuple[Any, ...], on_reply: Callable[[Any], None]) -> None:
+        """Send a call; `on_reply` is called once, later, on the trio thread, with its result or a HootError; never
+        before those of earlier calls.
 
         Raises SubscriberUnreachable when the connection is broken before, InvalidRequest for arguments that cannot be
-        coded; then `on_reply` is not called. If it breaks later, `on_reply` is told. Cancelled: the call was sent whole
-        or not at all; when that cannot be had in a short time, because the peer takes nothing, the connection breaks.
+        coded; then `on_reply` is not called. If it breaks later, `on_reply` is told.
         """
-        async with self._sending:
-            if self._broken:
-                raise SubscriberUnreachable(self._broken)
-            self._seqid = self._seqid % _SEQID_MAX + 1
-            frame = encode_call(service, method, self._seqid, args)
-            self._sent.append(_Sent(self._seqid, service, method, trio.current_time(), on_reply))
-            try:
-                await self._send(joined(*frame))
-            except (OSError, trio.ClosedResourceError) as error:
-                self._break(f"the connection to {self._peer} broke: {error}")
+        if self._broken:
+            raise SubscriberUnreachable(self._broken)
+        self._seqid = self._seqid % _SEQID_MAX + 1
+        frame = encode_call(service, method, self._seqid, args)
+        try:
+            self._outbox.send(frame)
+        except OSError as error:
+            self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
+            raise SubscriberUnreachable(self._broken) from None
+        self._sent.append(_Sent(self._seqid, service, method, trio.current_time(), on_reply))
+        if self._outbox.waiting:
+            self._kept.unpark_all()
 
     async def aclose(self) -> None:
         """Close at once. Calls without a reply fail with SubscriberUnreachable. Closing twice is fine."""
@@ -155,30 +162,33 @@ class Connection:
         self._break(f"the connection to {self._peer} was closed")
         await trio.lowlevel.checkpoint()
 
-    async def _send(self, parts: list[Part]) -> None:
+    async def _breaking(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Run one of the two tasks; what goes wrong in it breaks the connection."""
         try:
-            left = await send_some(self._socket, parts)
-        except trio.Cancelled:
-            if self._sent:  # else it was broken meanwhile, and the callback knows
-                self._sent.pop()
-            raise
-        try:
-            while left:
-                left = await send_some(self._socket, left)
-        except trio.Cancelled:
-            with trio.move_on_after(_FINISH_SECONDS, shield=True):
-                while left:
-                    left = await send_some(self._socket, left)
-            if left:
-                self._break(f"{self._peer} did not take the rest of a call in {_FINISH_SECONDS} s")
-            raise
+            await part()
+        except ProtocolError as error:
+            self._break(f"{self._peer} does not answer as a listener does: {error}")
+        except OSError as error:
+            self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
+        except trio.ClosedResourceError:
+            pass  # whoever closed it said why
+
+    async def _flush(self) -> None:
+        """Send what was kept, whenever something was."""
+        while True:
+            while not self._outbox.waiting:
+                await self._kept.park()
+            await self._outbox.flush()
+            waiting, self._waiting = self._waiting, {}
+            for tell in waiting:
+                tell()
 
     async def _receive(self) -> None:
         buffer = FrameBuffer(REPLY_BYTES_MAX)
         while True:
             while (frame := buffer.next_frame()) is not None:
                 self._dispatch(frame)
-            count = await self._socket.recv_into(buffer.space())
+            count = await receive_into(self._socket, buffer.space)
             if count == 0:
                 raise OSError("the peer closed it")
             buffer.received(count)

@@ -17,37 +17,27 @@ class Pipeline(Generic[Item]):
         self._items_max, self._bytes_max = items_max, bytes_max
         self._items: deque[tuple[Item, int]] = deque()
         self._bytes = 0
-        self._closed = False
-        self._changed = trio.lowlevel.ParkingLot()
+        self._dropped = trio.lowlevel.ParkingLot()
 
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def first(self) -> Item | None:
+        """The oldest item; None without any."""
+        return self._items[0][0] if self._items else None
+
     async def room(self, size: int) -> None:
         """Wait until an item of `size` bytes may be put."""
         while self._items and (len(self._items) >= self._items_max or self._bytes + size > self._bytes_max):
-            await self._changed.park()
+            await self._dropped.park()
 
     def put(self, item: Item, size: int) -> None:
         """Add an item; there must be room."""
         self._items.append((item, size))
         self._bytes += size
-        self._changed.unpark_all()
-
-    async def first(self) -> Item | None:
-        """The oldest item, which stays; waits for one. None when the pipeline is empty and closed."""
-        while not self._items:
-            if self._closed:
-                return None
-            await self._changed.park()
-        return self._items[0][0]
 
     def drop_first(self) -> None:
         """Remove the oldest item."""
         self._bytes -= self._items.popleft()[1]
-        self._changed.unpark_all()
-
-    def close(self) -> None:
-        """No item follows."""
-        self._closed = True
-        self._changed.unpark_all()
+        self._dropped.unpark_all()

@@ -1,11 +1,10 @@
 """The Thrift server on trio: accepts connections, hands calls over in order of arrival, writes replies in that order.
 
-Calls are pipelined. Two tasks serve a connection: the reader decodes a call and hands it to `Handler.begin`, which runs
-on the trio thread without waiting and gives the function that will wait for the outcome; the replier awaits these
-functions one by one, in the order of the calls, and writes each reply. So whatever `begin` starts (a publish that is
-admitted, a push that is queued) proceeds together with the others and in the order of arrival, at the cost of no task.
-What a call does only in its waiting function (a `read` that waits for news) begins when its turn comes; a client that
-wants several of these at once opens several connections.
+Calls are pipelined. The reader of a connection decodes a call and hands it to `Handler.begin`, which runs on the trio
+thread without waiting. A call that is one of many (a publish, a push) gives a Promise: it proceeds together with the
+others, at the cost of no task, and its reply is written in the turn in which the promise is kept, if all before it are
+answered. Any other call gives a function, which the connection's replier awaits when its turn comes: a client that
+wants several `read`s at once opens several connections.
 
 The reader stops reading while too many calls or bytes wait for their replies: that is the back pressure.
 """
@@ -14,26 +13,31 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 import trio
 
 from delivery.errors import ConfigError, HootError, PortInUse
+from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, Frame, decode_call, encode_error, encode_refusal, encode_result
 from delivery.rpc.serving import Counters, Reply, ServedConnection, ServerLimits
 
 __all__ = ["Counters", "Handler", "ServerLimits", "ThriftServer", "open_listeners"]
 
+_LOOK_SECONDS: Final = 1.0
+"""How often connections are looked at: deadlines of peers are kept that precisely, and cost nothing per frame."""
+
 
 class Handler(Protocol):
     """What a service does with its calls."""
 
-    def begin(self, call: Call, /) -> Callable[[], Awaitable[Any]]:
-        """Take a call, in order of arrival and without waiting; gives the function that waits for its result.
+    def begin(self, call: Call, /) -> Promise[Any] | Callable[[], Awaitable[Any]]:
+        """Take a call, in order of arrival and without waiting; gives its result's promise, or what waits for it.
 
-        That function is called once, when all earlier calls of the connection are answered, or never when the
-        connection breaks first. It returns the result as the IDL says. Either may raise HootError, which is the
-        answer then (as the IDL's exception where the method declares one); anything else is logged and closes the
+        A function is called once, when all earlier calls of the connection are answered, or never when the
+        connection breaks first. The result is as the IDL says. A HootError, raised or given, is the answer then (as
+        the IDL's exception where the method declares one); anything else that is raised is logged and closes the
         connection. Arguments that the peer left out are None.
         """
 
@@ -72,11 +76,14 @@ class ThriftServer:
 
         Cancelled: closes the listeners and all connections at once.
         """
-        async with trio.open_nursery() as nursery:
-            with self._accepting:
-                await trio.serve_listeners(
-                    self._serve, list(self._listeners), handler_nursery=nursery, task_status=task_status
-                )
+        async with trio.open_nursery() as looking:
+            looking.start_soon(self._look_after)
+            async with trio.open_nursery() as nursery:
+                with self._accepting:
+                    await trio.serve_listeners(
+                        self._serve, list(self._listeners), handler_nursery=nursery, task_status=task_status
+                    )
+            looking.cancel_scope.cancel()
 
     def stop_accepting(self) -> None:
         """Close the listeners and take no further call; calls that were taken are answered, then connections close.
@@ -104,28 +111,56 @@ class ThriftServer:
             counters.connections -= 1
             self._open.discard(connection)
 
-    def _begin(self, frame: memoryview) -> Reply:
+    def _begin(self, frame: memoryview, ready: Callable[[], None]) -> Reply:
         """Hand a call to the handler. Raises ProtocolError when the frame holds none."""
         call = decode_call(self._service, frame)
         self.counters.calls += 1
         if call.args is None:
-            return _ready(encode_refusal(call))
+            return Reply(encode_refusal(call))
         try:
             outcome = self._handler.begin(call)
         except HootError as error:
-            return _ready(encode_error(call, error))
+            return Reply(encode_error(call, error))
+        if isinstance(outcome, Promise):
+            return self._promised(call, outcome, ready)
 
-        async def reply() -> Frame:
+        async def work() -> Frame:
             try:
-                return encode_result(call, await outcome(), self._limits.frame_bytes_max)
+                return self._encoded(call, await outcome())
             except HootError as error:
                 return encode_error(call, error)
 
+        return Reply(work=work)
+
+    def _promised(self, call: Call, outcome: Promise[Any], ready: Callable[[], None]) -> Reply:
+        reply = Reply()
+
+        def given(result: Any) -> None:
+            try:
+                reply.frame = self._encoded(call, result)
+            except Exception as error:  # noqa: BLE001 - whoever gave the result must not hear of it
+                reply.work = partial(_fail, error)
+            ready()
+
+        outcome.then(given)
         return reply
 
+    def _encoded(self, call: Call, result: Any) -> Frame:
+        if isinstance(result, HootError):
+            return encode_error(call, result)
+        try:
+            return encode_result(call, result, self._limits.frame_bytes_max)
+        except HootError as error:
+            return encode_error(call, error)
 
-def _ready(frame: Frame) -> Reply:
-    async def reply() -> Frame:
-        return frame
+    async def _look_after(self) -> None:
+        pause = min(_LOOK_SECONDS, self._limits.frame_seconds / 4, self._limits.idle_seconds / 4)
+        while True:
+            await trio.sleep(pause)
+            now = trio.current_time()
+            for connection in list(self._open):
+                connection.look(now)
 
-    return reply
+
+async def _fail(error: Exception) -> Frame:
+    raise error

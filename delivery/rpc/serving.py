@@ -10,13 +10,13 @@ import trio
 
 from delivery.errors import HootError, ProtocolError, Throttled
 from delivery.rpc.frames import SMALL_BYTES, FrameBuffer
+from delivery.rpc.outbox import Outbox, receive_into
 from delivery.rpc.pipeline import Pipeline
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Frame
-from delivery.rpc.streams import send_frame
 
 log = logging.getLogger(__name__)
 
-Reply = Callable[[], Awaitable[Frame]]
+Work = Callable[[], Awaitable[Frame]]
 """Waits for the outcome of a call and gives it as a frame."""
 
 _QUIET_SECONDS = 5.0
@@ -60,72 +60,123 @@ class Counters(msgspec.Struct):
     """Memory of all receive buffers now."""
 
 
-class ServedConnection:
-    """One connection. `begin` takes each frame in order and gives what will wait for the reply."""
+class Reply:
+    """What a call of a connection comes to, in its place among the others."""
 
-    def __init__(
-        self,
-        socket: trio.socket.SocketType,
-        begin: Callable[[memoryview], Reply],
-        limits: ServerLimits,
-        counters: Counters,
-    ) -> None:
+    __slots__ = ("frame", "work")
+
+    def __init__(self, frame: Frame | None = None, work: Work | None = None) -> None:
+        """With `work` the replier makes the frame when the turn comes; without both, `frame` is set later."""
+        self.frame, self.work = frame, work
+
+
+Begin = Callable[[memoryview, Callable[[], None]], Reply]
+"""Takes a frame; calls the second argument when it has set a reply's frame later."""
+
+
+class ServedConnection:
+    """One connection. `begin` takes each frame in order and gives the place of its reply."""
+
+    def __init__(self, socket: trio.socket.SocketType, begin: Begin, limits: ServerLimits, counters: Counters) -> None:
         self._socket, self._begin, self._limits, self._counters = socket, begin, limits, counters
         self._buffer = FrameBuffer(limits.frame_bytes_max)
         self._buffer_counted = 0
+        self._outbox = Outbox(socket)
         self._pipeline: Pipeline[Reply] = Pipeline(limits.pipeline_max, limits.pipeline_bytes_max)
+        self._replier = trio.lowlevel.ParkingLot()
         self._frame_began: float | None = None
         self._received_at = trio.current_time()
-        self._reading = trio.CancelScope()
+        self._reading, self._whole = trio.CancelScope(), trio.CancelScope()
+        self._read_all = False
 
     def stop_reading(self) -> None:
         """Take no further call; what was taken is answered, then `run` ends."""
         self._reading.cancel()
 
+    def look(self, now: float) -> None:
+        """To be called from time to time: give memory back, or end a connection that keeps others waiting."""
+        if now < self._deadline():
+            return
+        if self._frame_began is not None:
+            self._end(ProtocolError(f"a frame was not complete after {self._limits.frame_seconds} s"))
+        elif self._buffer.release():
+            self._count_buffer()
+        elif len(self._pipeline):
+            self._received_at = now  # not idle: it waits for replies
+        else:
+            self._reading.cancel()
+
     async def run(self) -> None:
         """Serve until the peer ends or breaks the connection, or does what it must not. Closes the socket."""
         try:
-            with self._socket:
+            with self._socket, self._whole:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._guard, self._read, nursery.cancel_scope)
-                    nursery.start_soon(self._guard, self._reply, nursery.cancel_scope)
+                    nursery.start_soon(self._guard, self._read)
+                    nursery.start_soon(self._guard, self._reply)
         finally:
             self._counters.buffer_bytes -= self._buffer_counted
 
-    async def _guard(self, part: Callable[[], Awaitable[None]], whole: trio.CancelScope) -> None:
+    async def _guard(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run one of the two tasks; whatever goes wrong ends this connection and nothing else."""
         try:
             await part()
-            return
-        except HootError as error:
-            self._counters.errors += 1
-            log.warning("a connection was closed: %s", error)
-        except (OSError, trio.ClosedResourceError) as error:
+        except Exception as error:  # noqa: BLE001 - told by what it is
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if isinstance(error, OSError | trio.ClosedResourceError):
             log.debug("a connection broke: %s", error)
-        except Exception:
+        else:
             self._counters.errors += 1
-            log.exception("a call failed unexpectedly; its connection is closed")
-        whole.cancel()
+            if isinstance(error, HootError):
+                log.warning("a connection was closed: %s", error)
+            else:
+                log.error("a call failed unexpectedly; its connection is closed", exc_info=error)
+        self._whole.cancel()
 
     async def _read(self) -> None:
         with self._reading:
             while (frame := await self._next_frame()) is not None:
                 size = len(frame)
                 await self._pipeline.room(size)
-                self._pipeline.put(self._begin(frame), size)
-        self._pipeline.close()
+                self._pipeline.put(self._begin(frame, self._send_ready), size)
+                self._send_ready()
+        self._read_all = True
+        self._replier.unpark_all()
+
+    def _send_ready(self) -> None:
+        """Send the replies whose turn has come. What takes waiting is left to the replier."""
+        pipeline, outbox = self._pipeline, self._outbox
+        while (reply := pipeline.first) is not None and reply.frame and not outbox.waiting:
+            try:
+                outbox.send(reply.frame)
+            except OSError as error:
+                self._end(error)
+                return
+            self._counters.bytes_out += reply.frame[1]
+            pipeline.drop_first()
+        if outbox.waiting or reply is None or reply.work is not None:
+            self._replier.unpark_all()
 
     async def _reply(self) -> None:
-        while (reply := await self._pipeline.first()) is not None:
-            frame = await reply()
-            with trio.move_on_after(self._limits.write_seconds) as scope:
-                await send_frame(self._socket, frame)
-            if scope.cancelled_caught:
-                raise Throttled(f"the peer did not take a reply in {self._limits.write_seconds} s")
-            self._counters.bytes_out += frame[1]
-            self._pipeline.drop_first()
+        while self._outbox.waiting or len(self._pipeline) or not self._read_all:
+            reply = self._pipeline.first
+            if self._outbox.waiting:
+                await self._flush()
+            elif reply is not None and reply.frame:
+                self._send_ready()
+            elif reply is not None and reply.work is not None:
+                reply.frame = await reply.work()
+            else:
+                await self._replier.park()
         if self._reading.cancel_called:
             await self._linger()
+
+    async def _flush(self) -> None:
+        with trio.move_on_after(self._limits.write_seconds) as scope:
+            await self._outbox.flush()
+        if scope.cancelled_caught:
+            raise Throttled(f"the peer did not take a reply in {self._limits.write_seconds} s")
 
     async def _linger(self) -> None:
         """Closing with unread bytes would reset the connection and could take the last replies with it."""
@@ -135,32 +186,27 @@ class ServedConnection:
                 pass
 
     async def _next_frame(self) -> memoryview | None:
-        """The next frame; None when the peer ended its side or has been idle for too long."""
+        """The next frame; None when the peer ended its side."""
         while (frame := self._buffer.next_frame()) is None:
+            if self._frame_began is None and self._buffer.partial:
+                self._frame_began = trio.current_time()
             if not await self._receive():
                 return None
         self._frame_began = None
         return frame
 
     async def _receive(self) -> bool:
-        """Receive something; False when nothing will come. Raises ProtocolError when a frame takes too long."""
-        if self._frame_began is None and self._buffer.partial:
-            self._frame_began = trio.current_time()
-        while True:
-            space = self._buffer.space()
-            self._count_buffer()
-            with trio.move_on_at(self._deadline()):
-                count = await self._socket.recv_into(space)
-                self._buffer.received(count)
-                self._counters.bytes_in += count
-                self._received_at = trio.current_time()
-                return count > 0
-            if self._frame_began is not None:
-                raise ProtocolError(f"a frame was not complete after {self._limits.frame_seconds} s")
-            if not self._buffer.release():
-                if not len(self._pipeline):
-                    return False
-                self._received_at = trio.current_time()  # not idle: it waits for replies
+        """Receive something; False when nothing will come."""
+        count = await receive_into(self._socket, self._space)
+        self._buffer.received(count)
+        self._counters.bytes_in += count
+        self._received_at = trio.current_time()
+        return count > 0
+
+    def _space(self) -> memoryview:
+        space = self._buffer.space()
+        self._count_buffer()
+        return space
 
     def _deadline(self) -> float:
         if self._frame_began is not None:

@@ -71,7 +71,7 @@ class Owner:
         self, after: int, *batches: bytes, turn: tuple[int, int] = (1, 1), partition: int = 0, queue: str = QUEUE,
         name: str = NAME,
     ) -> Callable[[], Awaitable[Any]]:  # fmt: skip
-        """Send a push; gives what waits for its reply (or its HootError, as a value)."""
+        """Send a push, waiting while the listener takes nothing; gives what waits for its reply (an error as a value)."""
         answered, answers = trio.Event(), []
 
         def on_reply(reply: Any) -> None:
@@ -82,7 +82,11 @@ class Owner:
             await answered.wait()
             return answers[0]
 
-        await self.connection.push(queue, name, partition, *turn, after, b"".join(batches), on_reply)
+        self.connection.push(queue, name, partition, *turn, after, b"".join(batches), on_reply)
+        if not self.connection.ready:
+            ready = trio.Event()
+            self.connection.when_ready(ready.set)
+            await ready.wait()
         return reply
 
     async def push(self, after: int, *batches: bytes, **more: Any) -> tuple[int, int]:

@@ -193,7 +193,7 @@ def test_a_packed_listener_takes_pipelined_pushes() -> None:
                 await nursery.start(connection.run)
                 assert await connection.call("Listener", "hello", "q", "mine") == "token of mine"
                 for n in range(20):
-                    await connection.push("q", "mine", 1, 2**60, 3, n, bytes([n]) * n * 10_000, on_reply)
+                    connection.push("q", "mine", 1, 2**60, 3, n, bytes([n]) * n * 10_000, on_reply)
                 await done.wait()
                 await connection.aclose()
         expected = [LISTENER.PushReply(status=LISTENER.OK, position=n + n * 10_000, error="") for n in range(20)]

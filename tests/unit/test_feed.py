@@ -61,3 +61,19 @@ def test_everyone_gets_the_reason_of_a_lost_partition_now_and_later() -> None:
         assert len(set(map(id, errors))) == 3
 
     trio.run(story)
+
+
+def test_a_follower_is_told_of_every_move_and_of_the_end_until_it_unfollows() -> None:
+    feed = PartitionFeed(10)
+    told: list[tuple[int, bool]] = []
+
+    def tell() -> None:
+        told.append((feed.watermark, feed.error is not None))
+
+    feed.follow(tell)
+    feed.advance(11)
+    feed.unfollow(tell)
+    feed.advance(12)
+    feed.follow(tell)
+    feed.close(NotOwner("taken over"))
+    assert told == [(11, False), (12, True)]

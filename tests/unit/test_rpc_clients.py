@@ -46,7 +46,7 @@ def test_when_a_connection_breaks_every_call_without_a_reply_is_told() -> None:
         async with listening(hang_up) as port, trio.open_nursery() as nursery:
             connection = await Connection.open("127.0.0.1", port)
             for _ in range(3):
-                await connection.push("q", "s", 1, 2, 3, 4, b"", answers.append)
+                connection.push("q", "s", 1, 2, 3, 4, b"", answers.append)
             nursery.start_soon(lost, connection)
             await until(lambda: len(answers) == 3)
             with pytest.raises(SubscriberUnreachable):
@@ -68,21 +68,9 @@ def test_a_peer_that_answers_nonsense_breaks_the_connection(reply: bytes) -> Non
     trio.run(story)
 
 
-def test_a_push_cancelled_before_it_began_leaves_the_connection_whole() -> None:
+def test_a_push_that_the_peer_does_not_take_is_kept_and_sent_whole_when_it_does() -> None:
     async def story() -> None:
-        async with serving("Listener") as (_, port), connected(port) as connection:
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await connection.push("q", "s", 1, 2, 3, 4, bytes(1000), lambda _: None)
-            assert connection.unanswered == 0
-            assert await connection.call("Listener", "hello", "q", "s") == "q!"
-
-    trio.run(story)
-
-
-def test_a_push_cancelled_in_the_middle_is_sent_whole_when_the_peer_goes_on_taking() -> None:
-    async def story() -> None:
-        taking = trio.Event()
+        taking, ready = trio.Event(), trio.Event()
         received = 0
 
         async def late(stream: trio.SocketStream) -> None:
@@ -92,11 +80,13 @@ def test_a_push_cancelled_in_the_middle_is_sent_whole_when_the_peer_goes_on_taki
                 received += len(data)
 
         async with listening(late) as port, connected(port) as connection:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection.push, "q", "s", 1, 2, 3, 4, bytes(15 << 20), lambda _: None)
-                await trio.testing.wait_all_tasks_blocked(0.05)
-                nursery.cancel_scope.cancel()
-                taking.set()
+            connection.push("q", "s", 1, 2, 3, 4, bytes(15 << 20), lambda _: None)
+            assert not connection.ready
+            connection.when_ready(ready.set)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert not ready.is_set()
+            taking.set()
+            await ready.wait()
             assert connection.unanswered == 1
             await until(lambda: received > 15 << 20)
 

@@ -10,6 +10,7 @@ import trio.testing
 
 from delivery.errors import (
     Fenced,
+    HootError,
     NotOwner,
     PortInUse,
     ProtocolError,
@@ -17,7 +18,8 @@ from delivery.errors import (
 )
 from delivery.rpc.blocking import BlockingConnection
 from delivery.rpc.connection import Connection
-from delivery.rpc.protocol import decode_reply
+from delivery.rpc.promise import Promise
+from delivery.rpc.protocol import Call, decode_reply
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from tests.unit.rpc_peers import (
     HELLO,
@@ -51,7 +53,7 @@ def test_pipelined_pushes_are_answered_in_order_and_batches_of_all_sizes_arrive_
         answers: list[int] = []
         async with serving("Listener") as (_, port), connected(port) as connection:
             for n, size in enumerate(sizes):
-                await connection.push("q", "s", 1, 2, 3, n, bytes(size), lambda reply: answers.append(reply.position))
+                connection.push("q", "s", 1, 2, 3, n, bytes(size), lambda reply: answers.append(reply.position))
             await until(lambda: len(answers) == len(sizes))
             assert connection.oldest_unanswered_since is None
         assert answers == [n + size for n, size in enumerate(sizes)]
@@ -65,12 +67,79 @@ def test_calls_begin_in_order_while_earlier_ones_wait_and_replies_keep_the_order
         answers: list[str] = []
         async with serving("Listener", handler=handler) as (_, port), connected(port) as connection:
             for queue in ("held", "b", "c"):
-                await connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
+                connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
             await until(lambda: [args.queue for args in handler.begun] == ["held", "b", "c"])
             assert (answers, connection.unanswered) == ([], 3)
             assert connection.oldest_unanswered_since is not None
             handler.released.set()
             await until(lambda: answers == ["held!", "b!", "c!"])
+
+    trio.run(story)
+
+
+class Promising:
+    """Promises every answer, for the test to give."""
+
+    def __init__(self) -> None:
+        self.promises: dict[str, Promise[Any]] = {}
+
+    def begin(self, call: Call) -> Promise[Any]:
+        return self.promises.setdefault(call.args.queue, Promise())
+
+
+def test_promises_are_kept_in_any_order_and_replies_keep_the_order_of_the_calls() -> None:
+    async def story() -> None:
+        handler = Promising()
+        answers: list[Any] = []
+        async with serving("Listener", handler=handler) as (_, port), connected(port) as connection:
+            for queue in "abcd":
+                connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
+            await until(lambda: len(handler.promises) == 4)
+            handler.promises["c"].give("third")
+            handler.promises["b"].give(Fenced("second"))
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert answers == []
+            handler.promises["a"].give("first")
+            await until(lambda: len(answers) == 3)
+            handler.promises["d"].give("fourth")
+            await until(lambda: len(answers) == 4)
+            assert [str(answer) for answer in answers[:2]] == ["first", str(answers[1])]
+            assert isinstance(answers[1], HootError)
+            assert answers[2:] == ["third", "fourth"]
+
+    trio.run(story)
+
+
+def test_a_result_that_cannot_be_coded_closes_its_connection_alone_and_the_giver_does_not_hear_of_it() -> None:
+    async def story() -> None:
+        handler = Promising()
+        async with serving("Listener", handler=handler) as (server, port), connected(port) as other:
+            broken = await Connection.open("127.0.0.1", port)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lost, broken)
+                broken.call_soon("Listener", "hello", ("a", "s"), lambda _: None)
+                await until(lambda: "a" in handler.promises)
+                handler.promises["a"].give(object())
+            assert server.counters.errors == 1
+            answers: list[Any] = []
+            other.call_soon("Listener", "hello", ("b", "s"), answers.append)
+            await until(lambda: "b" in handler.promises)
+            handler.promises["b"].give("well")
+            await until(lambda: answers == ["well"])
+
+    trio.run(story)
+
+
+def test_a_promise_kept_after_its_connection_is_gone_harms_nobody() -> None:
+    async def story() -> None:
+        handler = Promising()
+        async with serving("Listener", handler=handler) as (server, port):
+            async with connected(port) as connection:
+                connection.call_soon("Listener", "hello", ("a", "s"), lambda _: None)
+                await until(lambda: "a" in handler.promises)
+            handler.promises["a"].give("too late")
+            await until(lambda: server.counters.connections == 0)
+            assert server.counters.errors == 0
 
     trio.run(story)
 
@@ -87,7 +156,7 @@ def test_a_server_reads_no_more_while_too_much_waits_for_replies(limits: ServerL
         async with serving("Listener", limits, handler) as (_, port), connected(port) as connection:
             for number in range(10):
                 queue = "held" if number == 0 else "free"
-                await connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
+                connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
             await until(lambda: len(handler.begun) == taken)
             await trio.testing.wait_all_tasks_blocked(0.05)
             assert len(handler.begun) == taken
@@ -176,13 +245,13 @@ def test_a_stopping_server_answers_what_it_took_and_takes_nothing_more() -> None
                 await nursery.start(server.run)
                 connection = await Connection.open("127.0.0.1", port)
                 nursery.start_soon(lost, connection)
-                await connection.call_soon("Listener", "hello", ("held", "s"), answers.append)
+                connection.call_soon("Listener", "hello", ("held", "s"), answers.append)
                 await until(lambda: len(handler.begun) == 1)
                 server.stop_accepting()
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 with pytest.raises(SubscriberUnreachable):
                     await Connection.open("127.0.0.1", port)
-                await connection.call_soon("Listener", "hello", ("late", "s"), answers.append)
+                connection.call_soon("Listener", "hello", ("late", "s"), answers.append)
                 handler.released.set()
             assert answers[0] == "held!"
             assert isinstance(answers[1], SubscriberUnreachable)

@@ -64,9 +64,12 @@ def test_everything_arrives_once_and_in_order_and_the_position_ends_at_the_last_
     simulated(story)
 
 
-def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch() -> None:
+@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "in the store"])
+@pytest.mark.parametrize("topics", [frozenset(), frozenset("a")], ids=["all", "filtered"])
+def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch(in_memory: bool, topics: frozenset[str]) -> None:
     async def story() -> None:
         partition = ScriptedPartition([batch_at(100, "a")])
+        partition.in_memory = in_memory
 
         async def take(messages: list[Message]) -> Reply:
             listener.delivered += [message.number for message in messages]
@@ -79,7 +82,7 @@ def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch() -> None:
 
         listener = ScriptedListener(take)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            STREAM, partition, position=0, first_run=1, topics=topics, config=SMALL, counters=NoCounters(),
             on_position=lambda _: None,
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
@@ -183,12 +186,8 @@ def test_a_partition_that_is_lost_ends_the_worker_with_its_error() -> None:
     async def story() -> None:
         partition = ScriptedPartition([batch_at(100, "a")])
 
-        async def lost(after: int) -> None:
-            raise NotOwner("taken over", address="127.0.0.1:1")
-
-        partition.wait_beyond = lost  # type: ignore[method-assign]
-
         async def take(messages: list[Message]) -> Reply:
+            partition.lose(NotOwner("taken over", address="127.0.0.1:1"))
             return ok(messages)
 
         listener = ScriptedListener(take)
@@ -196,8 +195,11 @@ def test_a_partition_that_is_lost_ends_the_worker_with_its_error() -> None:
             STREAM, partition, position=0, first_run=1, topics=frozenset(), config=SMALL, counters=NoCounters(),
             on_position=lambda _: None,
         )  # fmt: skip
-        with pytest.raises(NotOwner):
-            await worker.run(listener)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            with pytest.raises(NotOwner), trio.fail_after(60):
+                await worker.run(listener)
+            nursery.cancel_scope.cancel()
 
     simulated(story)
 
@@ -259,8 +261,15 @@ def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_ord
 
     async def story() -> None:
         random = Random(seed)
-        partition = ScriptedPartition([batch_at(1000 * i, *"ab" * random.randint(1, 4)) for i in range(1, 40)])
-        everything = [m.number for b in partition.batches for m in open_batch(b).messages("orders")]
+        batches = [batch_at(1000 * i, *"ab" * random.randint(1, 4)) for i in range(1, 40)]
+        everything = [m.number for b in batches for m in open_batch(b).messages("orders")]
+        partition = ScriptedPartition(batches[:10])
+
+        async def publish() -> None:
+            for batch in batches[10:]:
+                await trio.sleep(random.random())
+                partition.in_memory = random.random() < 0.7
+                partition.add(batch)
 
         async def take(messages: list[Message]) -> Reply | HootError:
             await trio.sleep(random.random())
@@ -276,7 +285,9 @@ def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_ord
 
         listener = ScriptedListener(take)
         listener.push_seconds = random.random()
-        positions = await deliver(partition, listener, until=everything[-1])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publish)
+            positions = await deliver(partition, listener, until=everything[-1])
         assert list(dict.fromkeys(listener.delivered)) == everything
         assert positions == sorted(positions)
 
@@ -285,12 +296,12 @@ def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_ord
 
 def test_a_full_buffer_makes_the_scanner_wait() -> None:
     async def story() -> None:
-        buffer = Buffer(messages_max=10, bytes_max=1000)
+        buffer = Buffer(messages_max=10, bytes_max=1000, on_filled=lambda: None)
         await buffer.put(Piece(1, 10, b"x"))
         with trio.move_on_after(5) as waiting:
             await buffer.put(Piece(2, 1, b"x"))
         assert waiting.cancelled_caught
-        assert (await buffer.take()).last_id == 1
+        assert buffer.take().last_id == 1
         with trio.fail_after(1):
             await buffer.put(Piece(3, 1, b"x" * 2000))
         with trio.move_on_after(5) as waiting:
