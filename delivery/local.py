@@ -1,6 +1,8 @@
 """A whole engine on this machine as child processes: an embedded ZooKeeper and one region host, for bench and demo.
 
-The same programs that a user runs, from the same command line; nothing is shared with them but sockets and files.
+The same programs that a user runs, from the same command line; nothing is shared with them but sockets and files, and
+the standard input of each, by which it ends with this process (see embedded/lifeline.py). The folder is laid out as
+`hoot serve --data FOLDER` lays it out with its own ZooKeeper, so that this command brings back what was left in it.
 """
 
 from __future__ import annotations
@@ -22,15 +24,19 @@ _STOP_SECONDS = 20.0
 
 
 class HostProcess:
-    """One `hoot serve` on a ZooKeeper that is there. Killed or stopped, it can be started again on the same data."""
+    """One `hoot serve` on a ZooKeeper that is there. Killed or stopped, it can be started again on the same data.
 
-    def __init__(self, zookeeper: str, data: Path, *options: str) -> None:
+    It never outlives this process: should that be killed, it stops as on SIGTERM.
+    """
+
+    def __init__(self, zookeeper: str, data: Path, *options: str, log: Path | None = None) -> None:
+        """What it says is appended to `log`, else to a file beside the data folder."""
         self._command = [
             sys.executable, "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data),
-            "--port", "0", "--http-port", "0", *options,
+            "--port", "0", "--http-port", "0", "--until-eof", *options,
         ]  # fmt: skip
         self._zookeeper = zookeeper
-        self._log = data.parent / f"{data.name}.log"
+        self._log = log or data.parent / f"{data.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,12 +46,16 @@ class HostProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process and return when it has registered. Raises EmbeddedError with the end of its log."""
+        """Start the process, a former one being killed, and return when it has registered.
+
+        Raises EmbeddedError with the end of its log.
+        """
+        self.kill()
         with ZooKeeperClient(self._zookeeper) as zookeeper, self._log.open("ab") as output:
             catalog = Catalog(zookeeper)
             before = {host.host for host in catalog.hosts()}
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
             )
             deadline = time.monotonic() + _READY_SECONDS
             while all(host.host in before for host in catalog.hosts()):
@@ -57,17 +67,24 @@ class HostProcess:
         """End the process with SIGKILL, as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._reap()
 
     def stop(self) -> None:
         """End the process with SIGTERM, and with SIGKILL if that takes too long. Stopping twice is fine."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
         self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self._process.kill()
+        self._reap()
+
+    def _reap(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.wait()
+        self._process.stdin.close()
 
     def _log_end(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
@@ -80,7 +97,7 @@ class LocalEngine:
         """`options` are passed to `hoot serve`. Nothing starts before `start` or `with`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
-        self._data, self._options = folder / "data", options
+        self._folder, self._options = folder, options
         self._host: HostProcess | None = None
 
     @property
@@ -98,7 +115,7 @@ class LocalEngine:
         """Start ZooKeeper, then the host. On failure nothing is left running."""
         self.zookeeper.start()
         try:
-            self._host = HostProcess(self.address, self._data, *self._options)
+            self._host = HostProcess(self.address, self._folder, *self._options, log=self._folder / "host.log")
             self._host.start()
         except BaseException:
             self.stop()

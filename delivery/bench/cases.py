@@ -193,7 +193,7 @@ def _consumer(
         batches=setup.batches,
     )  # fmt: skip
     command = [sys.executable, "-m", "delivery.bench.consumer", msgspec.json.encode(task).decode()]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             _read_line(process)
             yield lambda: msgspec.json.decode(_read_line(process), type=Outcome)

@@ -1,7 +1,8 @@
 """The subscriber's process of a bench: counts, keeps every id in order of arrival, and measures latencies if asked.
 
 Started by `cases` as `python -m delivery.bench.consumer JSON`; talks by lines of JSON on its standard output. The ids
-go to a file, eight bytes each in native order, for the parent to hold against what was published.
+go to a file, eight bytes each in native order, for the parent to hold against what was published. It ends at the end of
+its standard input, so that it never outlives the bench, however that ends.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from threading import Event
 
 import msgspec
 
+from delivery.embedded.lifeline import end_with_parent
 from delivery.model import Message
 from subscriber import Subscriber
 
@@ -100,4 +102,5 @@ def _say(value: object) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     _say(run(msgspec.json.decode(sys.argv[1], type=Task)))

@@ -94,6 +94,9 @@ def serve(
             "--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False
         ),
     ] = None,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", hidden=True, help="Stop, as on SIGTERM, when standard input ends.")
+    ] = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -104,6 +107,7 @@ def serve(
     once.
     """
     from delivery.config import HostConfig
+    from delivery.embedded.lifeline import end_with_parent
 
     logs.set_up(log_level, as_json=log_json)
     folder = options.data_folder(data)
@@ -119,7 +123,10 @@ def serve(
     said = context.get_parameter_source("zookeeper")
     if embedded and said is not None and said.name == "COMMANDLINE":
         raise typer.BadParameter("--embedded starts a ZooKeeper, --zookeeper names one: give one of them")
-    _run(config, outside, zookeeper_port)
+    with on_sigterm(_leave):
+        if until_eof:  # for programs that start a host of their own and must not leave it behind, like hoot bench
+            end_with_parent()
+        _run(config, outside, zookeeper_port)
 
 
 def _with_settings(config: HostConfig, settings: list[str]) -> HostConfig:
@@ -145,7 +152,7 @@ def _run(config: HostConfig, outside: str | None, zookeeper_port: int | None) ->
     import trio
 
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with on_sigterm(_leave), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         own = None
         if outside is None:
             own = stack.enter_context(_started(config.data / "zookeeper", zookeeper_port))

@@ -21,8 +21,8 @@ from delivery.rpc.pool import Pool
 def connect(zookeeper: str = "127.0.0.1:2181", *, session_timeout: float = 10.0, deadline: float = 5.0) -> Client:
     """A Client of the Hoot that this ZooKeeper (`host:port,…/folder`) knows. Close it, or use it as a context manager.
 
-    A call to ZooKeeper takes at most `deadline` seconds. Raises MetadataUnavailable when none answers by then,
-    ConfigError when `zookeeper` cannot be read.
+    A call to ZooKeeper takes at most `deadline` seconds. Raises MetadataUnavailable when none answers by then, or when
+    all refuse the connection for a second; ConfigError when `zookeeper` cannot be read.
     """
     session = ZooKeeperClient(zookeeper, session_timeout=session_timeout, deadline=deadline)
     session.start()

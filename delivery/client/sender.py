@@ -184,6 +184,7 @@ class Sender:
         return link
 
     def _send(self, stream: Stream, link: Link, entry: Entry) -> None:
+        self._note(stream)  # if the connection breaks now, those are looked for that hold something
         if not entry.data:
             entry.data = entry.batch.rows.encode(stream.partition, entry.producer, entry.sequence)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import signal
 import sys
@@ -68,16 +70,17 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 def _explain(folder: Path) -> None:
     """How to look at what the demo left."""
+    path = shlex.quote(str(folder))
+    embedded = " --embedded" if "HOOT_ZOOKEEPER" in os.environ else ""
     text = f"""
 The demo's folder is kept: {folder}
-To look at it, start the engine on it again (ZooKeeper in one terminal, the region host in another):
-  hoot zookeeper --port 2181 --data {folder}
-  hoot serve --zookeeper 127.0.0.1:2181 --data {folder}/data
-and then, for instance:
+To look at it, start the engine on it again:
+  hoot serve{embedded} --data {path}
+and then, in another terminal, for instance:
   hoot queue info flights
   hoot subscription list
   hoot scan flights --topic JFK --limit 5
-Remove it with: rm -r {folder}"""
+Remove it with: rm -r {path}"""
     print(text, file=sys.stderr)
 
 

@@ -1,7 +1,7 @@
 """Who takes part in the demo beside the engine: the publisher's thread, and the processes of subscriber and Spark.
 
-Processes get no signal of the terminal: the demo ends them itself, in its order. Their messages go to files in the
-demo's folder.
+Processes get no signal of the terminal: the demo ends them itself, in its order, and they end by themselves when it is
+gone. Their messages go to files in the demo's folder.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from delivery.client import Publisher, Queue, Receipt
 from delivery.demo.flights import Flight, Sums, Tally
 from delivery.demo.receiver import PUT_HEADER, Task
 from delivery.demo.report import MessageKey
+from delivery.embedded.lifeline import lifeline
 from delivery.errors import Closed, HootError
 
 _READY_SECONDS = 60.0
@@ -171,8 +172,8 @@ def count_with_spark(zookeeper: str, queue: str, folder: Path) -> dict[str, Tall
     """Per carrier, counted by Spark in a process of its own. Raises DemoFailed with the end of its log."""
     log = folder / "spark.log"
     command = [sys.executable, "-m", "delivery.demo.spark_side", zookeeper, queue, str(folder / "spark")]
-    with log.open("ab") as errors, subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+    with log.open("ab") as errors, lifeline() as stdin, subprocess.Popen(
+        command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
     ) as process:  # fmt: skip
         try:
             output, _ = process.communicate(timeout=_SPARK_SECONDS)

@@ -1,7 +1,8 @@
 """The CheckpointKeeper: gathers the positions of all workers and writes them to ZooKeeper, many in one `multi`.
 
 Each write checks the version of the partition's owner record: a host that lost the partition cannot move a checkpoint,
-whatever it believes. Positions that could not be written stay due; the newest of a worker replaces the older.
+whatever it believes. Positions that could not be written stay due; the newest of a worker replaces the older. One of a
+subscription that was deleted is dropped: it names its subscription, so that it cannot become that of a later one.
 """
 
 from __future__ import annotations
@@ -64,11 +65,6 @@ class CheckpointKeeper:
         if len(self._due) in (1, self._config.checkpoint_batch):
             self._noted.unpark_all()
 
-    def forget(self, queue: str, subscription: str) -> None:
-        """Drop what is due for a subscription that was deleted."""
-        for key in [key for key in self._due if (key.queue, key.subscription) == (queue, subscription)]:
-            del self._due[key]
-
     async def run(self) -> None:
         """Write what is due, every `checkpoint_interval_seconds` or `checkpoint_batch` positions, until cancelled."""
         while True:
@@ -79,6 +75,11 @@ class CheckpointKeeper:
                     await self._noted.park()
             if not await self.flush():
                 await trio.sleep(self._config.reconnect_delay_max_seconds)
+
+    async def settle(self, key: CheckpointKey) -> None:
+        """Return when no position of this key is due here: what is in ZooKeeper is the last that this host knows."""
+        if key in self._due or self._writing.locked():
+            await self.flush()
 
     async def flush(self) -> bool:
         """Write everything that is due now. False when ZooKeeper could not take it; it stays due."""

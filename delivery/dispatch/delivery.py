@@ -120,9 +120,10 @@ class Delivery:
         owned = await self._tools.partitions.acquire(self._queue, partition)
         key = CheckpointKey(self._queue, self._name, partition)
         position = await self._position(key, start, owned.watermark)
+        created_ms = self.attached.subscription.created_ms
 
         def moved(position: int) -> None:
-            self._tools.keeper.note(Update(key, Checkpoint(position, owned.epoch), owned.version))
+            self._tools.keeper.note(Update(key, Checkpoint(position, owned.epoch, created_ms), owned.version))
 
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch), owned.source(), position=position,
@@ -139,6 +140,8 @@ class Delivery:
         """Where to go on: the checkpoint, else the start that was asked for; never beyond what is stored."""
         await self._tools.keeper.flush()
         saved = await trio.to_thread.run_sync(self._tools.checkpoint, key)
+        if saved is not None and not saved.is_of(self.attached.subscription):
+            saved = None
         position = start if saved is None else saved.id
         if saved is not None and position > watermark:
             log.error(

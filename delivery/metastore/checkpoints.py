@@ -2,20 +2,27 @@
 
 This is the hot path of the metadata: many checkpoints go into one transaction, which also checks that each partition
 still has the owner who writes. What was last read or written is remembered, so that usually nothing has to be read.
+
+A position may be on its way while its subscription is deleted and made again under the same name, and no transaction
+can check that a znode is the same as before: the version of a new one begins at 0. So each checkpoint names the
+subscription that it is of, by the time of its creation. A late one may still be the first in the new subscription's
+folder; nobody takes it for a checkpoint of that, and the first one of the new subscription replaces it. One that is
+there already stays: where the two differ, the subscription's record is looked at, and who is not of it saves nothing.
+What is remembered is good enough for that: only the partition's owner saves, one save at a time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, MetadataUnavailable, UnknownSubscription
 from delivery.ids import ID_MAX
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, Access, checked_partition
 from delivery.metastore.ops import Check, Create, NoNode, Op, Refused, Set
-from delivery.metastore.records import Checkpoint
+from delivery.metastore.records import Checkpoint, SubscriptionRecord
 from delivery.metastore.znodes import ZNodes
 from delivery.model import check_name
 
@@ -64,10 +71,22 @@ class CheckpointUpdate(Protocol):
         ...
 
 
+class _Known(NamedTuple):
+    """What the last look or change left at a path."""
+
+    version: int
+    created_ms: int | None
+    """Of the subscription of the checkpoint there; None when there is none."""
+    id: int
+
+
+_NOTHING: Final = _Known(_ABSENT, None, -1)
+
+
 class _Entry:
     """An update on its way."""
 
-    __slots__ = ("check", "error", "id", "key", "path", "tries", "value")
+    __slots__ = ("check", "created_ms", "error", "folder", "id", "key", "path", "tries", "value")
 
     def __init__(self, update: CheckpointUpdate) -> None:
         self.key = key = update.key
@@ -75,10 +94,18 @@ class _Entry:
         self.path = records.checkpoint_path(queue, name, checked_partition(queue, key.partition))
         assert update.partition_version >= 0, "only an owner saves checkpoints"
         self.check = Check(records.partition_path(queue, key.partition), update.partition_version)
+        self.folder = records.subscription_path(queue, name)
         self.id = update.checkpoint.id
+        self.created_ms = update.checkpoint.created_ms
         self.value = records.encode(update.checkpoint)
         self.tries = 0
         self.error: HootError | None = None
+
+    def is_ahead(self, known: _Known | None) -> bool:
+        """Whether it moves what is known forward; what is not known may be anything."""
+        if known is None:
+            return False
+        return known.created_ms is None or (known.created_ms == self.created_ms and known.id < self.id)
 
 
 class Checkpoints(Access):
@@ -87,8 +114,7 @@ class Checkpoints(Access):
     def __init__(self, zk: ZNodes) -> None:
         super().__init__(zk)
         self._saving = threading.Lock()
-        self._known: dict[str, tuple[int, int]] = {}
-        """Per path the version and id that the last look or change left there."""
+        self._known: dict[str, _Known] = {}
 
     def checkpoints(self, queue: str, name: str) -> dict[int, Checkpoint]:
         """The checkpoints of a subscription, by partition. Raises UnknownSubscription, CorruptRecord."""
@@ -98,11 +124,19 @@ class Checkpoints(Access):
             raise _unknown_subscription(queue, name)
         numbers = self._partitions(folder, names)
         paths = [records.checkpoint_path(queue, name, number) for number in numbers]
-        found = zip(numbers, paths, self._zk.get_many(paths), strict=True)
-        return {number: _decode(path, one[0]) for number, path, one in found if one is not None}
+        record, *values = self._zk.get_many([folder, *paths])
+        if record is None:
+            raise _unknown_subscription(queue, name)
+        subscription = records.decode(record[0], SubscriptionRecord, folder)
+        found = zip(numbers, paths, values, strict=True)
+        read = {number: _decode(path, one[0]) for number, path, one in found if one is not None}
+        return {number: checkpoint for number, checkpoint in read.items() if checkpoint.is_of(subscription)}
 
     def checkpoint(self, queue: str, name: str, partition: int) -> Checkpoint | None:
-        """The checkpoint of one partition of a subscription, None when it has none. Raises CorruptRecord."""
+        """What is saved for one partition of a subscription, None when nothing is. Raises CorruptRecord.
+
+        The caller knows the subscription, and whether this is of it.
+        """
         number = checked_partition(check_name("queue", queue), partition)
         path = records.checkpoint_path(queue, check_name("subscription", name), number)
         found = self._zk.get(path)
@@ -112,7 +146,8 @@ class Checkpoints(Access):
         """Save many, each by itself: None where it was saved or where as much had been saved before, else the error.
 
         Checkpoints never go backwards here. Fenced: the partition has another owner. UnknownSubscription: it was
-        deleted. MetadataUnavailable: it may or may not have been saved. Names out of bounds raise InvalidRequest.
+        deleted, and perhaps made anew. MetadataUnavailable: it may or may not have been saved. Names out of bounds
+        raise InvalidRequest.
         """
         entries = [_Entry(update) for update in updates]
         with self._saving:
@@ -133,14 +168,36 @@ class Checkpoints(Access):
 
     def _forward(self, pending: list[_Entry]) -> list[_Entry]:
         """Those that move their checkpoint forward. Only a fresh look can tell that one does not."""
-        doubtful = [entry for entry in pending if entry.id <= self._known.get(entry.path, (_ABSENT, ID_MAX))[1]]
-        found = self._zk.get_many([entry.path for entry in doubtful]) if doubtful else []
-        for entry, one in zip(doubtful, found, strict=True):
+        doubtful = [entry for entry in pending if not entry.is_ahead(self._known.get(entry.path))]
+        if doubtful:
+            self._look_at(doubtful)
+        return [entry for entry in pending if entry.error is None and entry.is_ahead(self._known[entry.path])]
+
+    def _look_at(self, entries: list[_Entry]) -> None:
+        foreign = []
+        for entry, found in zip(entries, self._zk.get_many([entry.path for entry in entries]), strict=True):
             try:
-                self._known[entry.path] = (_ABSENT, -1) if one is None else (one[1], _decode(entry.path, one[0]).id)
+                self._known[entry.path] = known = _NOTHING if found is None else _found(entry.path, *found)
             except CorruptRecord as error:
                 entry.error = error
-        return [entry for entry in pending if entry.error is None and entry.id > self._known[entry.path][1]]
+                continue
+            if known.created_ms not in (None, entry.created_ms):
+                foreign.append(entry)
+        if foreign:
+            self._settle_foreign(foreign)
+
+    def _settle_foreign(self, entries: list[_Entry]) -> None:
+        """Of what stands in their place, of another subscription of that name, and them: which came too late?"""
+        for entry, found in zip(entries, self._zk.get_many([entry.folder for entry in entries]), strict=True):
+            try:
+                record = None if found is None else records.decode(found[0], SubscriptionRecord, entry.folder)
+            except CorruptRecord as error:
+                entry.error = error
+                continue
+            if record is None or record.created_ms != entry.created_ms:
+                entry.error = _unknown_subscription(entry.key.queue, entry.key.subscription)
+            else:
+                self._known[entry.path] = self._known[entry.path]._replace(created_ms=entry.created_ms, id=-1)
 
     def _save_some(self, pending: list[_Entry]) -> list[_Entry]:
         """One transaction; gives those that are left to do. Of several for one checkpoint, the later ones wait."""
@@ -152,7 +209,7 @@ class Checkpoints(Access):
         refused = self._zk.multi([*checks, *(self._write_op(entry) for entry in batch)])
         if refused is None:
             for entry in batch:
-                self._known[entry.path] = (self._known[entry.path][0] + 1, entry.id)
+                self._known[entry.path] = _Known(self._known[entry.path].version + 1, entry.created_ms, entry.id)
             saved = set(batch)
             return [entry for entry in pending if entry not in saved]
         if refused.index < len(checks):
@@ -166,12 +223,12 @@ class Checkpoints(Access):
         return [entry for entry in pending if entry.error is None]
 
     def _write_op(self, entry: _Entry) -> Op:
-        version = self._known[entry.path][0]
+        version = self._known[entry.path].version
         return Create(entry.path, entry.value) if version == _ABSENT else Set(entry.path, entry.value, version)
 
     def _blame(self, entry: _Entry, refused: Refused) -> None:
         entry.tries += 1
-        if isinstance(refused.error, NoNode) and self._known[entry.path][0] == _ABSENT:
+        if isinstance(refused.error, NoNode) and self._known[entry.path].version == _ABSENT:
             entry.error = _unknown_subscription(entry.key.queue, entry.key.subscription)
         elif not isinstance(refused.error, BadVersion):
             entry.error = refused.error
@@ -185,6 +242,11 @@ def _fenced(entry: _Entry) -> Fenced:
 
 def _unknown_subscription(queue: str, name: str) -> UnknownSubscription:
     return UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
+
+
+def _found(path: str, value: bytes, version: int) -> _Known:
+    checkpoint = _decode(path, value)
+    return _Known(version, checkpoint.created_ms, checkpoint.id)
 
 
 def _decode(path: str, value: bytes) -> Checkpoint:

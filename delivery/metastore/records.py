@@ -13,6 +13,8 @@ subscriptions: detached subscriptions cost nothing. A watch is a hint; the state
 detaching write the subscription's record anew, unchanged: its version guards the ephemeral node, whose own version
 begins at 0 each time.
 
+A program that registers by itself writes `created_ms` once and leaves it: checkpoints name their subscription by it.
+
 Seed 004, section 3.5.1: the subscription information is the queue, the partitions with their start ids, the topics,
 the subscriber's address and port, and the checkpoint. Address and port live in the ephemeral node, so that they vanish
 with the subscriber while the rest stays.
@@ -54,6 +56,13 @@ class HostRecord(msgspec.Struct, frozen=True):
     """The ZooKeeper session that holds this node."""
     version: str
     started_ms: int
+    partitions: int = 0
+    """How many it owns, as of a few seconds ago; this and what follows is refreshed when it changed noticeably."""
+    messages_per_second: float = 0.0
+    """Stored, averaged over some ten seconds."""
+    bytes_per_second: float = 0.0
+    draining: bool = False
+    """It takes no new partitions and gives away those it has."""
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
@@ -81,6 +90,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     generation: str
     """Of the queue it was made for."""
     created_ms: int
+    """Kept when the record is changed: it tells the subscription from an earlier one of the same name."""
     starts: dict[int, int]
     """Per partition the id after which to begin (exclusive). Its keys are the partitions subscribed to."""
     all_partitions: bool
@@ -104,6 +114,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     id: int
     epoch: int
     """Of the owner that wrote it."""
+    created_ms: int
+    """Of its subscription. One of an earlier subscription of the same name, saved too late, does not count."""
+
+    def is_of(self, subscription: SubscriptionRecord) -> bool:
+        """Whether it counts for that subscription."""
+        return self.created_ms == subscription.created_ms
 
 
 def host_path(host: str) -> str:

@@ -34,6 +34,7 @@ from delivery.metastore.ops import (
     check_path,
     check_request,
 )
+from delivery.metastore.probe import why_unanswered
 from delivery.metastore.state import ConnectionState, State, StateCallback
 from delivery.metastore.watches import IN_FLIGHT_MAX, Event, Hint, Kind, Watches
 from delivery.metastore.znodes import Aspect, ZNodes
@@ -93,7 +94,10 @@ class ZooKeeperClient(ZNodes):
         return self._connection.session
 
     def start(self) -> None:
-        """Connect and open a session. Raises MetadataUnavailable when no ZooKeeper answers by the deadline."""
+        """Connect and open a session. Raises MetadataUnavailable when no ZooKeeper answers by the deadline.
+
+        It is raised after a second already when every server refuses connections.
+        """
         assert self._client is None, "started already"
         # kazoo can keep to a folder by itself, but not create one of two levels: the paths are put together here.
         self._client = client = KazooClient(
@@ -102,10 +106,10 @@ class ZooKeeperClient(ZNodes):
         self._connection.open()
         client.add_listener(partial(self._on_kazoo_state, client))
         try:
-            if not client.start_async().wait(self.deadline):
+            if why := why_unanswered(client.start_async(), client.hosts, self.deadline):
                 raise MetadataUnavailable(
-                    f"no ZooKeeper answers at {self.hosts} within {self.deadline:g} s: start one with `hoot zookeeper`"
-                    " or `hoot serve --embedded`, or name yours with --zookeeper"
+                    f"no ZooKeeper answers at {self.hosts} {why}: start one with `hoot zookeeper` or `hoot serve"
+                    " --embedded`, or name yours with --zookeeper"
                 )
             if self._folder:
                 ensure = f"create the folder {self._folder}"

@@ -1,4 +1,4 @@
-"""The outcome of something that was begun: to wake a task with it costs a turn of the event loop, a callback nothing."""
+"""The outcome of something that was begun: waking a task with it costs a turn of the loop, a callback nothing."""
 
 from __future__ import annotations
 

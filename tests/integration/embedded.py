@@ -45,6 +45,16 @@ def running(pid: int) -> bool:
         return False
 
 
+def descendants(pid: int) -> set[int]:
+    """All processes that the process started, and theirs."""
+    found: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):
+            for child in map(int, path.read_text().split()):
+                found |= {child, *descendants(child)}
+    return found
+
+
 @contextlib.contextmanager
 def client(address: str) -> Iterator[KazooClient]:
     found = KazooClient(address, timeout=5.0)

@@ -16,6 +16,9 @@ from delivery.metastore.znodes import Aspect, ZNodes
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
 
+CREATED_MS = 1
+"""When the subscriptions of the tests were made."""
+
 
 class Interposed(ZNodes):
     """The same znodes with a hand in between: counts transactions and reads, steps in before one, loses answers."""
@@ -84,10 +87,11 @@ class Update(msgspec.Struct, frozen=True):
 
 
 def update(
-    partition: int, number: int, *, name: str = "s", queue: str = "q", version: int = 0, epoch: int = 1
+    partition: int, number: int, *, name: str = "s", queue: str = "q", version: int = 0, epoch: int = 1,
+    created_ms: int = CREATED_MS,
 ) -> Update:  # fmt: skip
     """Move the checkpoint of a partition to `number`, as the owner whose claim gave its record `version`."""
-    return Update(Key(queue, name, partition), Checkpoint(number, epoch), version)
+    return Update(Key(queue, name, partition), Checkpoint(number, epoch, created_ms), version)
 
 
 def host(name: str = "h1", session: int = 1, port: int = 4000) -> HostRecord:
@@ -98,10 +102,11 @@ def listener(token: str = "t", port: int = 5000) -> ListenerRecord:
     return ListenerRecord(address="127.0.0.1", port=port, token=token)
 
 
-def subscription(queue: str = "q", name: str = "s") -> SubscriptionRecord:
+def subscription(queue: str = "q", name: str = "s", created_ms: int = CREATED_MS) -> SubscriptionRecord:
     return SubscriptionRecord(
-        name=name, queue=queue, generation="g", created_ms=1, starts={0: 0, 1: 77}, all_partitions=True, topics=("a",)
-    )
+        name=name, queue=queue, generation="g", created_ms=created_ms, starts={0: 0, 1: 77}, all_partitions=True,
+        topics=("a",),
+    )  # fmt: skip
 
 
 def at_once(calls: Sequence[Callable[[], object]]) -> list[object]:

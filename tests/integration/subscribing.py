@@ -71,7 +71,7 @@ class Owner:
         self, after: int, *batches: bytes, turn: tuple[int, int] = (1, 1), partition: int = 0, queue: str = QUEUE,
         name: str = NAME,
     ) -> Callable[[], Awaitable[Any]]:  # fmt: skip
-        """Send a push, waiting while the listener takes nothing; gives what waits for its reply (an error as a value)."""
+        """Send a push, waiting while the listener takes nothing; gives what waits for its reply, error or not."""
         answered, answers = trio.Event(), []
 
         def on_reply(reply: Any) -> None:

@@ -15,7 +15,7 @@ from delivery.metastore.partitions import NEVER_OWNED
 from delivery.metastore.records import Checkpoint
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
-from tests.integration.metastore import Interposed, at_once, subscription, update
+from tests.integration.metastore import CREATED_MS, Interposed, at_once, subscription, update
 
 pytestmark = pytest.mark.integration
 
@@ -40,12 +40,21 @@ def ids(catalog: Catalog, name: str = "s") -> dict[int, int]:
     return {partition: found.id for partition, found in catalog.checkpoints("q", name).items()}
 
 
+LATER = CREATED_MS + 1
+
+
+def make_anew(catalog: Catalog) -> None:
+    """Delete subscription `s` and make another of that name."""
+    catalog.delete_subscription("q", "s")
+    catalog.put_subscription(subscription(created_ms=LATER), create=True)
+
+
 def test_a_checkpoint_is_created_then_moved_forward(saver: Catalog, between: Interposed) -> None:
     assert saver.checkpoints("q", "s") == {}
     assert saver.save_checkpoints([update(0, 10), update(3, 20, name="t", epoch=7)]) == [None, None]
-    assert saver.checkpoints("q", "s") == {0: Checkpoint(10, 1)}
-    assert saver.checkpoints("q", "t") == {3: Checkpoint(20, 7)}
-    assert saver.checkpoint("q", "t", 3) == Checkpoint(20, 7)
+    assert saver.checkpoints("q", "s") == {0: Checkpoint(10, 1, CREATED_MS)}
+    assert saver.checkpoints("q", "t") == {3: Checkpoint(20, 7, CREATED_MS)}
+    assert saver.checkpoint("q", "t", 3) == Checkpoint(20, 7, CREATED_MS)
     assert saver.checkpoint("q", "t", 4) is None
     between.reads = 0
     for number in range(11, 20):
@@ -100,7 +109,7 @@ def test_who_lost_the_partition_saves_nothing_there_and_everything_elsewhere(
     assert len(between.transactions) == 3, "a claim, the refused one, and the rest"
     assert ids(saver) == ids(saver, "t") == {0: 10, 2: 10, 3: 10, 4: 10}
     assert saver.save_checkpoints([update(1, 11, version=1, epoch=2)]) == [None]
-    assert saver.checkpoints("q", "s")[1] == Checkpoint(11, 2)
+    assert saver.checkpoints("q", "s")[1] == Checkpoint(11, 2, CREATED_MS)
 
 
 def test_who_has_known_the_checkpoint_is_fenced_all_the_same(saver: Catalog, catalog: Catalog) -> None:
@@ -137,10 +146,62 @@ def test_a_deleted_subscription_does_not_hold_up_the_others(saver: Catalog, cata
 def test_a_subscription_made_anew_begins_where_it_likes(saver: Catalog, catalog: Catalog) -> None:
     """What was remembered of the old one of that name is not taken for the new one's."""
     assert saver.save_checkpoints([update(0, 1000), update(1, 1000)]) == [None, None]
-    catalog.delete_subscription("q", "s")
-    catalog.put_subscription(subscription(), create=True)
-    assert saver.save_checkpoints([update(0, 7), update(1, 2000)]) == [None, None]
+    make_anew(catalog)
+    assert saver.save_checkpoints([update(0, 7, created_ms=LATER), update(1, 2000, created_ms=LATER)]) == [None, None]
     assert ids(saver) == {0: 7, 1: 2000}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first", "not-first"])
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_late_position_of_a_deleted_subscription_is_none_of_the_one_made_anew(
+    saver: Catalog, catalog: Catalog, between: Interposed, known: bool, when: str
+) -> None:
+    """Also when the deletion and the new creation come between the decision to save it and the transaction."""
+    if known:
+        assert saver.save_checkpoints([update(0, 1000)]) == [None]
+    if when == "before":
+        make_anew(catalog)
+    else:
+        between.before = lambda: make_anew(catalog)
+    saver.save_checkpoints([update(0, 2000)])
+    assert between.before is None, "it came to a transaction"
+    assert ids(saver) == ids(catalog) == {}
+    for one in (saver, catalog):
+        assert one.save_checkpoints([update(0, 7, created_ms=LATER)]) == [None]
+        assert ids(one) == {0: 7}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_late_position_leaves_the_checkpoint_of_the_subscription_made_anew_alone(
+    saver: Catalog, catalog: Catalog, times: int
+) -> None:
+    """Even when the new checkpoint's znode has the version that the old one had."""
+    for n in range(times):
+        assert saver.save_checkpoints([update(0, 1000 + n)]) == [None]
+    make_anew(catalog)
+    for n in range(times):
+        assert saver.save_checkpoints([update(0, 5 + n, created_ms=LATER)]) == [None]
+    for one in (saver, catalog):
+        [error, other] = one.save_checkpoints([update(0, 2000), update(1, 9, created_ms=LATER)])
+        assert isinstance(error, UnknownSubscription)
+        assert other is None
+        assert ids(one) == {0: 4 + times, 1: 9}
+    assert saver.save_checkpoints([update(0, 50, created_ms=LATER)]) == [None]
+    assert ids(saver) == {0: 50, 1: 9}
+
+
+def test_what_was_saved_too_late_can_be_replaced_only_by_what_the_record_says(
+    saver: Catalog, catalog: Catalog, zk: ZooKeeperClient
+) -> None:
+    saver.save_checkpoints([update(0, 1000)])
+    zk.set(records.subscription_path("q", "s"), b"{}")
+    [error] = saver.save_checkpoints([update(0, 7, created_ms=LATER)])
+    assert isinstance(error, CorruptRecord)
+    with pytest.raises(CorruptRecord):
+        saver.checkpoints("q", "s")
+    catalog.delete_subscription("q", "s")
+    [error] = saver.save_checkpoints([update(0, 7, created_ms=LATER)])
+    assert isinstance(error, UnknownSubscription)
 
 
 def test_a_checkpoint_that_another_moved_is_looked_at_again(saver: Catalog, catalog: Catalog) -> None:
@@ -150,7 +211,10 @@ def test_a_checkpoint_that_another_moved_is_looked_at_again(saver: Catalog, cata
     assert ids(saver) == {0: 20, 1: 25, 2: 15, 3: 10, 4: 10}
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"7", b'{"id":-1,"epoch":1}', b'{"id":5,"epoch":-1}', b"\xff"])
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{}", b"7", b'{"id":-1,"epoch":1,"created_ms":1}', b'{"id":5,"epoch":-1,"created_ms":1}', b"\xff"],
+)
 def test_a_foreign_checkpoint_is_named_and_does_not_hold_up_the_others(
     saver: Catalog, zk: ZooKeeperClient, value: bytes
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded import ROOT, eventually, running
+from delivery.demo.cli import _explain
+from tests.integration.cli.running import Child, Hoot
+from tests.integration.embedded import ROOT, descendants, eventually, running
 
 EVENTS = 6_000
 
@@ -33,15 +36,6 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
-
-
-def descendants(pid: int) -> set[int]:
-    """All processes that the process started, and theirs."""
-    found: set[int] = set()
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, path.read_text().split()):
-            found |= {child, *descendants(child)}
-    return found
 
 
 @pytest.mark.spark
@@ -75,3 +69,39 @@ def test_an_interrupted_demo_ends_its_processes_and_removes_its_folder(tmp_path:
     assert process.returncode == 130
     eventually(lambda: not any(running(pid) for pid in started), "every process has ended")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_command_brings_back_what_a_demo_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOOT_ZOOKEEPER", raising=False)
+    folder = tmp_path / "a folder's"
+    folder.mkdir()
+    with demo(folder, "--keep") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "kill -9 the region host" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    [kept] = folder.iterdir()
+    assert {"host.log", "layout.json", "queues", "zookeeper"} <= {path.name for path in kept.iterdir()}
+    [command] = [
+        line for line in map(str.strip, told.splitlines()) if line.startswith(("hoot serve", "hoot zookeeper"))
+    ]
+    program, *arguments = shlex.split(command)
+    assert (program, arguments) == ("hoot", ["serve", "--data", str(kept)])
+    with Child(*arguments) as host:
+        hoot = Hoot(host.says(r"ZooKeeper: (\S+) \(embedded\)")[1])
+        assert [queue["queue"] for queue in hoot.json("queue", "list")] == ["flights"]
+        assert {one["subscription"] for one in hoot.json("subscription", "list")} == {"all", "jfk", "p01"}
+        partitions = hoot.json("subscription", "info", "flights", "all")["partitions"]
+        assert any(one["position"] is not None for one in partitions), "positions are there, too"
+        assert hoot("scan", "flights", "--topic", "JFK", "--limit", "5", "--format", "body").stdout.count('"JFK"') == 5
+        assert host.end(signal.SIGTERM) == 0
+
+
+def test_where_the_environment_names_a_zookeeper_the_command_asks_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOOT_ZOOKEEPER", "127.0.0.1:1")
+    _explain(tmp_path)
+    assert f"  hoot serve --embedded --data {tmp_path}\n" in capsys.readouterr().err

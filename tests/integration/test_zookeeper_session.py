@@ -53,6 +53,18 @@ def test_where_no_zookeeper_answers_the_start_fails_by_its_deadline_and_says_wha
         client.get("/a")
 
 
+def test_where_every_server_refuses_the_connection_the_deadline_is_not_waited_for(free: int) -> None:
+    client = ZooKeeperClient(f"127.0.0.1:{free},localhost:{free}/folder", deadline=60)
+    began = time.monotonic()
+    with pytest.raises(MetadataUnavailable) as caught:
+        client.start()
+    assert time.monotonic() - began < 10
+    for words in (f"127.0.0.1:{free}", "refused", "`hoot zookeeper`", "`hoot serve --embedded`", "--zookeeper"):
+        assert words in caught.value.message
+    assert caught.value.retryable
+    assert client.state == "lost"
+
+
 def test_a_host_name_that_does_not_resolve_is_unavailable_not_a_crash() -> None:
     with pytest.raises(MetadataUnavailable):
         ZooKeeperClient("no-such-host.invalid:2181", deadline=0.5).start()

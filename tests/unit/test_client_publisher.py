@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
 from delivery.client.accumulator import Limits
 from delivery.client.direct import DirectPublisher
+from delivery.client.links import Link
 from delivery.client.publisher import Publisher, Receipt
 from delivery.errors import (
     DeadlineExceeded,
@@ -178,6 +180,24 @@ def test_an_idle_connection_that_the_host_closed_costs_nothing() -> None:
         host.hang_up()
         assert put(under_test, b"after") == [2]
         under_test.close()
+
+
+def test_a_connection_that_breaks_while_the_first_batch_of_a_partition_is_sent_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else of that partition is held then, so that nobody but the sending itself knows of it."""
+    sends = count()
+
+    def send(link: Link, method: str, *arguments: object) -> int:
+        if next(sends) == 0:
+            raise HostUnreachable("connection reset by peer")
+        return real(link, method, *arguments)
+
+    real = Link.send
+    monkeypatch.setattr(Link, "send", send)
+    with ScriptedHost() as host, publisher(host, timeout=5) as under_test:
+        assert int(under_test.put(b"x").result(SECONDS).id) == 1
+        assert host.bodies == [b"x"]
 
 
 def test_a_failing_store_is_asked_again_and_the_outcome_is_unknown_when_it_stays_so() -> None:

@@ -88,8 +88,9 @@ def test_a_subscription_is_shown_with_position_end_and_lag(address: str, client:
     with ZooKeeperClient(address) as session:
         catalog = Catalog(session)
         catalog.put_subscription(record, create=True)
-        session.create(f"/hoot/queues/{queue.name}/subscriptions/audit/00000", b'{"id": %d, "epoch": 1}' % stored[3].id)
-        assert catalog.checkpoints(queue.name, "audit") == {0: Checkpoint(stored[3].id, 1)}
+        saved = b'{"id": %d, "epoch": 1, "created_ms": 1}' % stored[3].id
+        session.create(f"/hoot/queues/{queue.name}/subscriptions/audit/00000", saved)
+        assert catalog.checkpoints(queue.name, "audit") == {0: Checkpoint(stored[3].id, 1, 1)}
     assert client.subscriptions(queue.name) == ["audit"]
     info = client.subscription_info(queue.name, "audit")
     zero, one = info.partitions
@@ -111,6 +112,13 @@ def test_a_wrong_zookeeper_is_told_within_the_deadline() -> None:
     begun = time.monotonic()
     with pytest.raises(MetadataUnavailable, match=r"127\.0\.0\.1:1 "):
         connect("127.0.0.1:1", deadline=0.5)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_zookeeper_that_nobody_runs_is_told_long_before_the_deadline() -> None:
+    begun = time.monotonic()
+    with pytest.raises(MetadataUnavailable, match=r"127\.0\.0\.1:1 .*refused.*hoot serve"):
+        connect("127.0.0.1:1", deadline=60)
     assert time.monotonic() - begun < 10
 
 

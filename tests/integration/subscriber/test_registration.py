@@ -153,19 +153,20 @@ def test_starting_again_goes_on_with_the_record_and_its_checkpoints(
     first = make()
     subscribed(first, partitions={0: 100, 1: 200})
     with first:
+        before = queue.subscription(QUEUE, NAME)
+        assert before is not None
         _, version = queue.partition(QUEUE, 0)
         queue.claim(QUEUE, 0, "h", 1, version)
-        queue.save_checkpoints([update(0, 150, name=NAME, queue=QUEUE, version=version + 1)])
-    before = queue.subscription(QUEUE, NAME)
+        moved = update(0, 150, name=NAME, queue=QUEUE, version=version + 1, created_ms=before.created_ms)
+        assert queue.save_checkpoints([moved]) == [None]
     second = make()
     subscribed(second, partitions=[0, 1, 2], topics=["JFK"], start="earliest")
     with second:
         record = queue.subscription(QUEUE, NAME)
         assert record is not None
-        assert before is not None
         assert (record.starts, record.topics) == ({0: 99, 1: 199, 2: 0}, ("JFK",))
         assert record.created_ms == before.created_ms
-        assert queue.checkpoints(QUEUE, NAME) == {0: Checkpoint(150, 1)}
+        assert queue.checkpoints(QUEUE, NAME) == {0: Checkpoint(150, 1, before.created_ms)}
 
 
 def test_the_advertised_address_is_what_is_registered(queue: Catalog, make: Callable[..., Subscriber]) -> None:
