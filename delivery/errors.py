@@ -65,6 +65,18 @@ class UnknownSubscription(HootError):
     code = "unknown_subscription"
 
 
+class UnknownHost(HootError):
+    """No region host of that id is registered."""
+
+    code = "unknown_host"
+
+
+class HostDraining(HootError):
+    """The host takes no partitions: it gives away those it has, before it stops."""
+
+    code = "host_draining"
+
+
 class SubscriptionBusy(HootError):
     """Another live subscriber holds this subscription (Hedwig: TOPIC_BUSY). `force=True` takes it over."""
 

@@ -41,8 +41,11 @@ class ZNodes(ABC):
 
     def children(self, path: str) -> list[str] | None:
         """The names right below a znode, sorted; None when there is no such znode."""
-        names: list[str] | None = self._read("children", [path])[0]
-        return None if names is None else sorted(names)
+        return self.children_many([path])[0]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """`children` of each path, not as of one moment."""
+        return [None if names is None else sorted(names) for names in self._read("children", paths)]
 
     def exists(self, path: str) -> bool:
         """Whether there is such a znode."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable
+from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
+from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
+from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.storage.base import MessageStore
 from delivery.storage.log import SegmentedLog
 from delivery.storage.memory import MemoryDisk, MemoryStore
 from tests.stores import KEY, OTHER
+from tests.znodes import FakeZNodes, Tree
 
 Host = Callable[[], MessageStore]
+StartStore = Callable[[], MetaStore]
 KEEP = QueueSettings()
 
 
@@ -40,3 +47,38 @@ def store(host: Host) -> MessageStore:
     store.open(KEY, 1, KEEP)
     store.open(OTHER, 1, KEEP)
     return store
+
+
+@pytest.fixture(params=["memory", "znodes", pytest.param("zookeeper", marks=pytest.mark.integration)])
+def start_metastore(request: pytest.FixtureRequest) -> Iterator[StartStore]:
+    """Makes one more MetaStore on the same data, as another process would: in memory, or the layout of ZooKeeper's on
+    znodes in memory and in a real ZooKeeper."""
+    data, tree = MemoryData(), Tree()
+    hosts = request.getfixturevalue("zookeeper_hosts") if request.param == "zookeeper" else ""
+    with contextlib.ExitStack() as ending:
+
+        def start() -> MetaStore:
+            if request.param == "memory":
+                return MemoryMetaStore(data)
+            zk = ending.enter_context(ZooKeeperClient(hosts)) if hosts else FakeZNodes(tree)
+            store = ZooKeeperMetaStore(zk, zk)
+            ending.callback(store.close)
+            return store
+
+        yield start
+
+
+@pytest.fixture
+def metastore(start_metastore: StartStore) -> MetaStore:
+    return start_metastore()
+
+
+@pytest.fixture(params=["plain", "scannable"])
+def table(request: pytest.FixtureRequest, metastore: MetaStore) -> MetastoreTable:
+    """A table of either kind."""
+    return metastore.create_table("t") if request.param == "plain" else metastore.create_scannable_table("t")
+
+
+@pytest.fixture
+def scannable(metastore: MetaStore) -> MetastoreScannableTable:
+    return metastore.create_scannable_table("t")

@@ -1,0 +1,86 @@
+"""Which MetaStore a cluster was formatted for (seed 000; Hedwig's FactoryLayout).
+
+    /hoot/metastore/layout    MetaLayout, JSON; always in ZooKeeper, whichever MetaStore it names: all hosts meet there
+
+Whoever creates it first decides. A host that is set up for another one does not start, as it would keep its own owners
+and checkpoints beside those of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from delivery.errors import LayoutMismatch, MetadataUnavailable
+from delivery.metastore import records
+from delivery.metastore.managers import ownership, persistence, states, subscriptions
+from delivery.metastore.ops import InDoubt, NodeExists
+from delivery.metastore.tables.base import MetaStore
+from delivery.metastore.znodes import ZNodes
+
+FOLDER: Final = "/hoot/metastore"
+PATH: Final = f"{FOLDER}/layout"
+MANAGERS_VERSION: Final = 1
+"""Of what the managers keep in the tables."""
+TABLES: Final = (ownership.TABLE, persistence.TABLE, subscriptions.TABLE, states.TABLE)
+
+
+class MetaLayout(msgspec.Struct, frozen=True):
+    """The MetaStore by its name, and the versions of how it and the managers keep their data."""
+
+    metastore: str
+    metastore_version: int
+    managers_version: int = MANAGERS_VERSION
+
+
+def read_layout(zk: ZNodes) -> MetaLayout | None:
+    """What the cluster was formatted for, None before its first start. Raises LayoutMismatch when it cannot be read."""
+    found = zk.get(PATH)
+    if found is None:
+        return None
+    try:
+        return msgspec.json.decode(found[0], type=MetaLayout)
+    except msgspec.DecodeError as error:
+        raise LayoutMismatch(
+            f"{PATH} is no layout that this program knows ({error}): use the program that wrote it, or wipe all of"
+            " Hoot's metadata with `hoot metastore format`"
+        ) from error
+
+
+def ensure_layout(zk: ZNodes, store: MetaStore) -> MetaLayout:
+    """Format an empty cluster for `store`, or see that it is. Of many who start at once all of one kind succeed.
+
+    Raises LayoutMismatch, nothing touched, when it was formatted for another.
+    """
+    wanted = MetaLayout(store.name, store.version)
+    layout = read_layout(zk)
+    if layout is None:
+        for path in (records.ROOT, FOLDER):
+            with contextlib.suppress(NodeExists):
+                zk.create(path)
+        with contextlib.suppress(NodeExists, InDoubt):  # whoever was first, what is there now counts
+            zk.create(PATH, msgspec.json.encode(wanted))
+        layout = read_layout(zk)
+    if layout is None:
+        raise MetadataUnavailable(f"{PATH} could not be written, or was wiped at this moment: try again")
+    if layout != wanted:
+        raise LayoutMismatch(
+            f"this cluster's metadata is in the MetaStore {layout.metastore!r}, version {layout.metastore_version}."
+            f"{layout.managers_version}, and this program is set up for {wanted.metastore!r}, version"
+            f" {wanted.metastore_version}.{wanted.managers_version}: set it up alike, use another folder of ZooKeeper,"
+            " or wipe all of Hoot's metadata with `hoot metastore format`"
+        )
+    return layout
+
+
+def format_metastore(zk: ZNodes, store: MetaStore, tables: Iterable[str] = TABLES) -> None:
+    """Wipe what the managers keep in `store`, damaged or not, then the layout. For a cluster at rest: no host may run.
+
+    The layout goes last: when this breaks off, no host of another kind starts on what is left, and it can be repeated.
+    """
+    for name in tables:
+        store.drop_table(name)
+    zk.delete(PATH)

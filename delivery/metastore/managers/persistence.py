@@ -1,0 +1,38 @@
+"""What is stored of a partition (seed 000, TopicPersistenceManager): the ids that each epoch was sealed with."""
+
+from __future__ import annotations
+
+from delivery.errors import NoPersistenceInfo, PersistenceInfoExists
+from delivery.metastore.managers.partitions import PartitionInfos
+from delivery.metastore.managers.records import Codec, PersistenceInfo, check_persistence
+from delivery.metastore.tables.base import MetaStore
+from delivery.metastore.tables.versions import Version, Versioned
+
+TABLE = "persistence"
+
+
+class TopicPersistenceManager:
+    """Records of sealed ranges. Blocking and thread-safe."""
+
+    def __init__(self, store: MetaStore) -> None:
+        codec = Codec("ranges", PersistenceInfo, check_persistence, TABLE)
+        errors = (NoPersistenceInfo, PersistenceInfoExists)
+        self._infos = PartitionInfos(store, codec, PersistenceInfo, errors, "record of sealed ranges")
+
+    def read_topic_persistence_info(self, queue: str, partition: int) -> Versioned[PersistenceInfo] | None:
+        """The sealed ranges and their version; None when there is no record. Raises CorruptRecord."""
+        return self._infos.read(queue, partition)
+
+    def write_topic_persistence_info(
+        self, queue: str, partition: int, info: PersistenceInfo, version: Version
+    ) -> Version:
+        """Write `info` when the record has `version`, NEW for the first; gives the new version.
+
+        Raises BadVersion, PersistenceInfoExists for NEW on a record that is there, NoPersistenceInfo for another
+        version on none, InvalidRequest for ranges that overlap or go back, ValueTooLarge above some 8,000 of them.
+        """
+        return self._infos.write(queue, partition, info, version)
+
+    def delete_topic_persistence_info(self, queue: str, partition: int, version: Version) -> None:
+        """Delete the record of this version. Raises BadVersion, NoPersistenceInfo."""
+        self._infos.delete(queue, partition, version)

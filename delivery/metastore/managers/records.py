@@ -1,0 +1,151 @@
+"""What the managers keep, as values: checked when they are written and when they are read (seed 000)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from delivery.errors import CorruptRecord, InvalidRequest
+from delivery.ids import ID_MAX
+from delivery.metastore.partitions import EPOCH_MAX
+from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.tables.values import Value
+from delivery.metastore.tables.versions import Versioned
+from delivery.model import PARTITIONS_MAX, check_name, check_partition
+
+SEPARATOR: Final = "\x01"
+"""Between the parts of a key, as Hedwig had it: below all characters of names, so that a queue's keys lie together."""
+AFTER: Final = "\x02"
+"""Ends the range of the keys that begin with a prefix and a SEPARATOR."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class OwnerInfo(msgspec.Struct, frozen=True):
+    """Who owns a partition (Hedwig: HubInfo). It counts while the host lives with that session."""
+
+    host: str
+    """Empty when the partition was given up."""
+    session: int
+    epoch: int
+    """Rises with each owner, also over a time without one."""
+
+
+class SealedRange(msgspec.Struct, frozen=True):
+    """What one epoch stored of a partition (Hedwig: a ledger range); an epoch that stored nothing has none."""
+
+    epoch: int
+    first_id: int
+    last_id: int
+
+
+class PersistenceInfo(msgspec.Struct, frozen=True):
+    """The sealed ranges of a partition, oldest first (Hedwig: LedgerRanges)."""
+
+    ranges: tuple[SealedRange, ...]
+
+
+class SubscriptionState(msgspec.Struct, frozen=True):
+    """How far a subscription has come in a partition."""
+
+    position: int
+    """Everything up to this id was acknowledged."""
+    epoch: int
+    """Of the owner that wrote it, or took it over."""
+    generation: str
+    """Of the queue that the subscription is on."""
+    created_ms: int
+    """Of the subscription. One of an earlier subscription of this name does not count."""
+
+    def is_of(self, preferences: SubscriptionRecord) -> bool:
+        """Whether it counts for that subscription."""
+        return (self.generation, self.created_ms) == (preferences.generation, preferences.created_ms)
+
+
+class SubscriptionData(msgspec.Struct, frozen=True):
+    """All of a subscription: its preferences, changed rarely, and per partition its state, changed all the time."""
+
+    preferences: SubscriptionRecord
+    states: Mapping[int, Versioned[SubscriptionState]]
+    """Only of partitions that an owner has taken over since the subscription was made."""
+
+
+def check_owner(owner: OwnerInfo) -> str | None:
+    """What is wrong with an owner's record, None when nothing is."""
+    return None if 1 <= owner.epoch <= EPOCH_MAX else f"epoch {owner.epoch}"
+
+
+def check_persistence(info: PersistenceInfo) -> str | None:
+    """What is wrong with sealed ranges, None when nothing is."""
+    before = SealedRange(0, 0, 0)
+    for one in info.ranges:
+        if not before.epoch < one.epoch <= EPOCH_MAX or not before.last_id < one.first_id <= one.last_id <= ID_MAX:
+            return f"{one} after {before}"
+        before = one
+    return None
+
+
+def check_state(state: SubscriptionState) -> str | None:
+    """What is wrong with a state, None when nothing is."""
+    return None if 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX else str(state)
+
+
+def check_preferences(record: SubscriptionRecord) -> str | None:
+    """What is wrong with a subscription's record, None when nothing is."""
+    try:
+        check_name("queue", record.queue)
+        check_name("subscription", record.name)
+    except InvalidRequest as error:
+        return error.message
+    fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
+    return None if fine else f"it starts at {str(record.starts)[:80]}"
+
+
+class Codec(msgspec.Struct, frozen=True):
+    """How one kind of record is kept: as JSON in one field of an entry."""
+
+    field: str
+    kind: type[msgspec.Struct]
+    check: Callable[..., str | None]
+    table: str
+
+    def encode(self, record: msgspec.Struct) -> Value:
+        """The field with `record`. Raises InvalidRequest for one that cannot be."""
+        wrong = self.check(record)
+        if wrong is not None:
+            raise InvalidRequest(f"this cannot be kept in table {self.table}: {wrong}")
+        return Value({self.field: msgspec.json.encode(record)})
+
+    def decode(self, value: Value, key: str, kind: type[R]) -> R:
+        """The record in an entry. Raises CorruptRecord, which names table and key, for what cannot be."""
+        data = value.get(self.field)
+        where = f"entry {key!r} of table {self.table}"
+        if data is None:
+            raise CorruptRecord(f"{where} is not Hoot's: it has no field {self.field!r}")
+        try:
+            record = msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            raise CorruptRecord(f"the {self.field} of {where} is no {kind.__name__}: {error}") from error
+        wrong = self.check(record)
+        if wrong is not None:
+            raise CorruptRecord(f"the {self.field} of {where} cannot be: {wrong}")
+        return record
+
+
+def partition_key(queue: str, partition: int) -> str:
+    """The key of a partition: queue, 0x01, five digits. Raises InvalidRequest for what cannot be."""
+    number = check_partition(partition, PARTITIONS_MAX, check_name("queue", queue))
+    return f"{queue}{SEPARATOR}{number:05}"
+
+
+def subscription_key(queue: str, name: str) -> str:
+    """The key of a subscription: queue, 0x01, name. Raises InvalidRequest."""
+    return f"{check_name('queue', queue)}{SEPARATOR}{check_name('subscription', name)}"
+
+
+def state_key(queue: str, name: str, partition: int) -> str:
+    """The key of a state: queue, 0x01, subscription, 0x01, five digits. Raises InvalidRequest."""
+    number = check_partition(partition, PARTITIONS_MAX, queue)
+    return f"{subscription_key(queue, name)}{SEPARATOR}{number:05}"

@@ -1,0 +1,228 @@
+"""How far each subscription has come in each partition (seed 000, the subscription state): the hot half of the data.
+
+A MetaStore has no transaction over several keys, so the owner's epoch cannot be checked by the write itself. Instead,
+whoever becomes the owner of a partition first takes over the states in it: it writes each anew, with its own epoch. The
+version that a former owner holds is then no longer the state's, and its next save fails, whenever it comes. So at most
+one owner can save at any time, and what an owner saved before it was fenced is what the next one reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from delivery.errors import (
+    BadVersion,
+    CorruptRecord,
+    Fenced,
+    HootError,
+    KeyExists,
+    NoKey,
+    UnknownPartition,
+    UnknownSubscription,
+)
+from delivery.metastore.managers.records import (
+    AFTER,
+    SEPARATOR,
+    Codec,
+    SubscriptionState,
+    check_state,
+    state_key,
+    subscription_key,
+)
+from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.tables.base import MetaStore, MetastoreCursor, MetastoreTableItem, Put, Remove
+from delivery.metastore.tables.versions import Version, Versioned
+
+TABLE = "states"
+ATTEMPTS: Final = 100
+"""To take a state over from an owner that goes on saving it: each time that one was faster, it has saved some more."""
+
+_ENTRIES: Final = 500
+_CODEC = Codec("state", SubscriptionState, check_state, TABLE)
+
+Taken = Versioned[SubscriptionState]
+"""What an owner needs to go on: the position, and the version to save the next one with."""
+
+
+class TakeState(msgspec.Struct, frozen=True):
+    """A subscription's state in a partition, to be taken over under an epoch."""
+
+    preferences: SubscriptionRecord
+    partition: int
+    epoch: int
+
+
+class SaveState(msgspec.Struct, frozen=True):
+    """A state to save, with the version that the last `take_state` or `save_state` gave."""
+
+    queue: str
+    name: str
+    partition: int
+    state: SubscriptionState
+    version: Version
+
+
+class SubscriptionStates:
+    """The states of subscriptions. Blocking and thread-safe; of a subscription in a partition, one saves at a time."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._table = store.create_scannable_table(TABLE)
+
+    def take_state(self, preferences: SubscriptionRecord, partition: int, epoch: int) -> Taken:
+        """Take over the state under the epoch of the new owner: from now on no former owner saves it.
+
+        One that is not there yet begins at the subscription's start. Raises Fenced when a newer epoch has it,
+        UnknownPartition when the subscription does not read it, BadVersion when others keep changing it, CorruptRecord.
+        """
+        return _taken(self.take_states([TakeState(preferences, partition, epoch)])[0])
+
+    def take_states(self, takes: Sequence[TakeState]) -> list[Taken | HootError]:
+        """Many in few requests, each by itself: what `take_state` gives or raises."""
+        outcomes: list[Taken | HootError] = [BadVersion("a state is being changed by others; try again")] * len(takes)
+        pending = list(enumerate(takes))
+        for _ in range(ATTEMPTS):
+            if not pending:
+                break
+            pending = self._take(pending, outcomes)
+        return outcomes
+
+    def save_state(self, save: SaveState) -> Version:
+        """Save a position; gives the version for the next time.
+
+        Raises Fenced when a newer owner has taken it over; BadVersion when the same epoch's state was changed by
+        another, an operator for one: read it again; UnknownSubscription when it was deleted. MetadataUnavailable: it
+        may have been saved. Saving the same state again settles that.
+        """
+        outcome = self.save_states([save])[0]
+        if isinstance(outcome, HootError):
+            raise outcome
+        return outcome
+
+    def save_states(self, saves: Sequence[SaveState]) -> list[Version | HootError]:
+        """Many in few requests, each by itself: what `save_state` gives or raises."""
+        puts = [
+            Put(state_key(one.queue, one.name, one.partition), _CODEC.encode(one.state), one.version, whole=True)
+            for one in saves
+        ]
+        outcomes = self._table.put_many(puts)
+        doubtful = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, BadVersion | NoKey | KeyExists)]
+        for at, found in zip(doubtful, self._read([puts[at].key for at in doubtful]), strict=True):
+            outcomes[at] = _why_not_saved(saves[at], found)
+        return outcomes
+
+    def read_states(self, preferences: SubscriptionRecord) -> dict[int, Taken]:
+        """The states of a subscription, by partition. Raises CorruptRecord."""
+        states: dict[int, Taken] = {}
+        with self._cursor(preferences.queue, preferences.name) as cursor:
+            while cursor.has_more_entries():
+                for item in cursor.read_entries(_ENTRIES):
+                    state = _CODEC.decode(item.value, item.key, SubscriptionState)
+                    number = item.key.rpartition(SEPARATOR)[2]
+                    if state.is_of(preferences) and number.isdecimal():
+                        states[int(number)] = Versioned(state, item.version)
+        return states
+
+    def delete_states(self, queue: str, name: str, of: SubscriptionRecord | None) -> None:
+        """Delete the states of that subscription and of earlier ones of the name; all of them when it is not known.
+
+        Those of a later one stay, which somebody may have made meanwhile.
+        """
+        with self._cursor(queue, name) as cursor:
+            while cursor.has_more_entries():
+                removes = [_removal(item, of) for item in cursor.read_entries(_ENTRIES)]
+                for outcome in self._table.remove_many([one for one in removes if one is not None]):
+                    if isinstance(outcome, HootError) and not isinstance(outcome, NoKey | BadVersion):
+                        raise outcome
+
+    def _take(
+        self, pending: Sequence[tuple[int, TakeState]], outcomes: list[Taken | HootError]
+    ) -> list[tuple[int, TakeState]]:  # fmt: skip
+        """Try once; gives those that lost against others."""
+        keys = [state_key(take.preferences.queue, take.preferences.name, take.partition) for _, take in pending]
+        trying: list[tuple[int, TakeState, SubscriptionState, Put]] = []
+        for (at, take), key, found in zip(pending, keys, self._read(keys), strict=True):
+            state = _next_state(take, found)
+            if isinstance(state, HootError):
+                outcomes[at] = state
+                continue
+            version = found.version if isinstance(found, Versioned) else Version.NEW
+            trying.append((at, take, state, Put(key, _CODEC.encode(state), version, whole=True)))
+        lost = []
+        written = self._table.put_many([put for _, _, _, put in trying])
+        for (at, take, state, _), outcome in zip(trying, written, strict=True):
+            if isinstance(outcome, BadVersion | KeyExists | NoKey):
+                lost.append((at, take))
+            else:
+                outcomes[at] = outcome if isinstance(outcome, HootError) else Versioned(state, outcome)
+        return lost
+
+    def _read(self, keys: Sequence[str]) -> list[Taken | CorruptRecord | None]:
+        states: list[Taken | CorruptRecord | None] = []
+        for key, found in zip(keys, self._table.get_many(keys), strict=True):
+            try:
+                states.append(
+                    Versioned(_CODEC.decode(found.value, key, SubscriptionState), found.version)
+                    if isinstance(found, Versioned)
+                    else found
+                )
+            except CorruptRecord as error:
+                states.append(error)
+        return states
+
+    def _cursor(self, queue: str, name: str) -> MetastoreCursor:
+        prefix = subscription_key(queue, name)
+        return self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False)
+
+
+def _next_state(take: TakeState, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
+    """The state that the new owner writes."""
+    wanted = take.preferences
+    if isinstance(found, CorruptRecord):
+        return found
+    if take.partition not in wanted.starts:
+        return UnknownPartition(f"subscription {wanted.name!r} does not read partition {take.partition}")
+    if found is not None and found.value.generation == wanted.generation and found.value.epoch > take.epoch:
+        return _fenced(wanted.queue, take.partition)
+    goes_on = found is not None and found.value.is_of(wanted)
+    position = found.value.position if found is not None and goes_on else wanted.starts[take.partition]
+    return SubscriptionState(position, take.epoch, wanted.generation, wanted.created_ms)
+
+
+def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Version | HootError:
+    """What became of a save under a version that is no longer the state's."""
+    if isinstance(found, CorruptRecord):
+        return found
+    ours = save.state
+    if found is None or (found.value.generation, found.value.created_ms) != (ours.generation, ours.created_ms):
+        return UnknownSubscription(f"subscription {save.name!r} of queue {save.queue!r} was deleted")
+    if found.value == ours:
+        return found.version  # an earlier try was done after all: no other owner writes this epoch
+    if found.value.epoch > ours.epoch:
+        return _fenced(save.queue, save.partition)
+    return BadVersion(
+        f"the state of {save.name!r} in partition {save.partition} of {save.queue!r} was changed by another"
+    )
+
+
+def _removal(item: MetastoreTableItem, of: SubscriptionRecord | None) -> Remove | None:
+    """How to remove a state of that subscription or an earlier one; None for that of a later one."""
+    try:
+        state = _CODEC.decode(item.value, item.key, SubscriptionState)
+    except CorruptRecord:
+        return Remove(item.key, Version.ANY)
+    if of is None or state.is_of(of) or state.created_ms < of.created_ms:
+        return Remove(item.key, item.version)
+    return None
+
+
+def _fenced(queue: str, partition: int) -> Fenced:
+    return Fenced(f"partition {partition} of queue {queue!r} has another owner now")
+
+
+def _taken(outcome: Taken | HootError) -> Taken:
+    if isinstance(outcome, HootError):
+        raise outcome
+    return outcome
