@@ -26,6 +26,7 @@ from delivery.cluster.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
+from delivery.cluster.sharing import Sharing
 from delivery.config import HostConfig, software_version
 from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
 from delivery.dispatch.delivery import Tools
@@ -138,6 +139,10 @@ class Host:
         self._membership = Membership(zookeeper, catalog, record, config.reconcile_seconds)
         self._queues = QueueTable(zookeeper, catalog)
         self.ownership = Ownership(catalog, store, tail, self._membership, self._queues, config.reopen_seconds)
+        self._keeper = CheckpointKeeper(catalog, config, self.ownership.doubt)
+        self._sharing = Sharing(
+            self.ownership, self._membership, zookeeper, catalog, store, config, flush=self._keeper.flush
+        )
         self._membership.on_lost(self.ownership.lose_all)
         self._queues.on_change(self.ownership.queue_changed)
         self._publisher = Publisher(
@@ -147,20 +152,19 @@ class Host:
         self._retention = Retention(self.ownership, store, config.retention_interval_seconds, self.metrics.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
-        api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog)
+        api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing)
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
-        keeper = CheckpointKeeper(catalog, self._config, self.ownership.doubt)
 
         def checkpoint(key: CheckpointKey) -> Checkpoint | None:
             return catalog.checkpoint(key.queue, key.subscription, key.partition)
 
-        tools = Tools(self.ownership, keeper, checkpoint, self.metrics, self._config)
-        return Supervisor(SubscriptionWatch(zookeeper, catalog), keeper, tools, self._config)
+        tools = Tools(self._sharing.takeovers, self._keeper, checkpoint, self.metrics, self._config)
+        return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:
         counters = self._server.counters
@@ -181,7 +185,8 @@ class Host:
     ) -> None:
         """Start everything, report started, serve until `stop`, and stop in order."""
         async with trio.open_nursery() as base:
-            for part in (self._queues, self.ownership, self._publisher, self._membership, self._retention):
+            parts = (self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention)
+            for part in parts:
                 await base.start(part.run)
             base.start_soon(self._expire_scanners)
             async with trio.open_nursery() as serving:
@@ -203,11 +208,12 @@ class Host:
         served.set()
 
     async def _drain(self, served: trio.Event) -> None:
-        """Take nothing new; give what is under way its grace."""
+        """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
+        self._stopping = True
+        await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
         )
-        self._stopping = True
         self._server.stop_accepting()
         with trio.move_on_after(self._config.grace_seconds + _LAST_REPLIES_SECONDS):
             async with trio.open_nursery() as draining:

@@ -63,6 +63,14 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reconcile_seconds: float = 30.0
     """How often everything in ZooKeeper is read without a hint, so that a lost hint costs time and nothing else."""
 
+    # -- sharing the work with other hosts
+    partitions_max: int = 100_000
+    """Partitions that this host owns at most; beyond them those are released that were not used for longest."""
+    retention_after_access_seconds: float = 0.0
+    """A partition that nobody published to or read from for so long is released; 0 for never: it costs little."""
+    rebalance_seconds: float = 30.0
+    """Between two looks whether this host has more than its share, and gives some away; 0 for never."""
+
     # -- storing
     segment_bytes: int = 64 * MIB
     """Retention drops whole segments: smaller is finer, larger means fewer files."""
@@ -155,6 +163,9 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "session_timeout_seconds": (1, 600),
     "grace_seconds": (0, 3600),
     "reconcile_seconds": (0.1, 86_400),
+    "partitions_max": (1, 10_000_000),
+    "retention_after_access_seconds": (0, 1e9),
+    "rebalance_seconds": (0, 86_400),
     "segment_bytes": (64 * 1024, 1 << 40),
     "tail_cache_bytes": (0, 1 << 40),
     "commit_bytes": (1, 1 << 30),

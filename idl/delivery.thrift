@@ -74,6 +74,17 @@ service RegionHost {
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
   i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)
 
+  // among hosts, and for operators
+  /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or
+     says not_owner. It answers when the partition can be used. */
+  void takePartition(1: string queue, 2: i32 partition) throws (1: HootError error)
+  /* Sent to the owner, which hands the partition over to the host of that id and answers when that has opened it.
+     not_owner from another host; unknown_host, host_draining. */
+  void movePartition(1: string queue, 2: i32 partition, 3: string host) throws (1: HootError error)
+  /* With true the host takes no partitions any more and gives away those it has; with false it takes part again.
+     Answers how many it owns at this moment: to be asked until it is 0. */
+  i32 drainHost(1: bool draining) throws (1: HootError error)
+
   // plain
   i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)
   i64 putMessageWithPid(1: string queue, 2: i32 partition, 3: Message message) throws (1: HootError error)

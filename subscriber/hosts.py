@@ -63,12 +63,13 @@ class Hosts:
 
     def _candidate(self, queue: str, partition: int) -> tuple[str, int]:
         """The owner, if it lives, else any host: it will become the owner."""
-        self._live = self._live or self._catalog.hosts()
+        self._live = self._live or self._catalog.readable_hosts()[0]
         if not self._live:
             raise NoHost("no region host is running: start one with `hoot serve`")
         owner, _ = self._catalog.partition(queue, partition)
-        of_owner = [host for host in self._live if owner is not None and host.host == owner.host]
-        chosen = random.choice(of_owner or self._live)
+        of_owner = [host for host in self._live if owner and (host.host, host.session) == (owner.host, owner.session)]
+        able = [host for host in self._live if not host.draining]
+        chosen = random.choice(of_owner or able or self._live)
         return chosen.address, chosen.port
 
 

@@ -10,7 +10,7 @@ import trio
 
 from delivery.batch import Row, encode, open_batch
 from delivery.cluster.ownership import Ownership
-from delivery.errors import BadVersion, HootError, MetadataUnavailable, UnknownQueue
+from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, UnknownQueue
 from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
 from delivery.metrics import Metrics
 from delivery.model import QueueSettings
@@ -40,10 +40,11 @@ class ScriptedCluster:
         self.records = {record.name: record for record in queues or (queue_record(),)}
         self.owners: dict[tuple[str, int], tuple[PartitionRecord, int]] = {}
         self.live = {OTHER: HostRecord(OTHER, "10.0.0.2", 7000, None, 22, "1", 0)}
-        self.claims = 0
+        self.claims = self.reads = 0
         self.current_session = 11
         self.gate: threading.Event | None = None
         """While there is one that is not set, claims wait for it in their thread."""
+        self.corrupt: list[CorruptRecord] = []
         self.gone: set[str] = set()
         """Hosts that are registered and dead."""
 
@@ -77,13 +78,22 @@ class ScriptedDirectory:
         self._cluster = cluster
 
     def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+        self._cluster.reads += 1
         return self._cluster.owners.get((queue, partition), (None, -1))
+
+    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+        found = self._cluster.owners.items()
+        return {number: record for (name, number), (record, _) in found if name == queue and record.host}
+
+    def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+        me = HostRecord(ME, "10.0.0.1", 7000, None, self._cluster.current_session, "1", 0)
+        return [me, *self._cluster.live.values()], list(self._cluster.corrupt)
 
     def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> PartitionRecord:
         if self._cluster.gate is not None:
             assert self._cluster.gate.wait(10)
         self._cluster.claims += 1
-        record, version = self.partition(queue, partition)
+        record, version = self._cluster.owners.get((queue, partition), (None, -1))
         if version != expected_version:
             raise BadVersion("somebody was faster")
         claimed = PartitionRecord((record.epoch if record else 0) + 1, host, session)
@@ -140,8 +150,9 @@ class Scene:
         self.tail = TailCache(1 << 20)
         self.metrics = Metrics()
         self.now_ms = 1_700_000_000_000
+        self.directory = ScriptedDirectory(self.cluster)
         self.ownership = Ownership(
-            ScriptedDirectory(self.cluster), self.store, self.tail, ScriptedMember(self.cluster), self.cluster, 1.0
+            self.directory, self.store, self.tail, ScriptedMember(self.cluster), self.cluster, 1.0
         )
         self.publisher = Publisher(
             self.ownership, self.store, self.tail, self.metrics, commit_bytes=1 << 20, pending_bytes_max=1 << 20,

@@ -13,7 +13,7 @@ from delivery.batch import open_batch
 from delivery.client.hosts import Owners
 from delivery.client.machine import Target
 from delivery.client.outgoing import Outgoing
-from delivery.errors import HootError, OutOfSequence
+from delivery.errors import CorruptRecord, HootError, OutOfSequence
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Call, decode_call, encode_error, encode_result, load_idl
@@ -147,8 +147,8 @@ class FixedCatalog:
         self.looks += 1
         return self.owned.get(partition), 0
 
-    def hosts(self) -> list[HostRecord]:
-        return self.live
+    def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+        return self.live, []
 
 
 def target(*hosts: ScriptedHost, partitions: int = 1, body_bytes_max: int = 1 << 20) -> Target:

@@ -35,6 +35,19 @@ class Owners(Protocol):
         """The live hosts."""
 
 
+class Shared(Protocol):
+    """This host among the others (cluster.sharing.Sharing)."""
+
+    async def take(self, queue: str, partition: int) -> None:
+        """Take a partition that is given to this host."""
+
+    async def move(self, queue: str, partition: int, host: str) -> None:
+        """Give a partition to another host."""
+
+    async def drain(self, draining: bool) -> int:
+        """Begin or end draining; how many partitions are left."""
+
+
 Outcome = Promise[Any] | Callable[[], Awaitable[Any]]
 """The result of a call that has begun, or what waits for it."""
 
@@ -43,10 +56,11 @@ class ThriftApi:
     """The handler of the RegionHost service."""
 
     def __init__(
-        self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners
-    ) -> None:
+        self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners,
+        shared: Shared,
+    ) -> None:  # fmt: skip
         self._publisher, self._reading, self._plain = publisher, reading, plain
-        self._queues, self._owners = queues, owners
+        self._queues, self._owners, self._shared = queues, owners, shared
         self._idl = load_idl("delivery")
 
     def begin(self, call: Call) -> Outcome:
@@ -74,6 +88,16 @@ class ThriftApi:
 
     async def _call_countMessages(self, args: Any) -> int:  # noqa: N802
         return await self._reading.count(args.queue, args.partition, args.after, args.upTo)
+
+    async def _call_takePartition(self, args: Any) -> None:  # noqa: N802
+        await self._shared.take(check_name("queue", args.queue), check_number(args.partition))
+
+    async def _call_movePartition(self, args: Any) -> None:  # noqa: N802
+        queue, partition = check_name("queue", args.queue), check_number(args.partition)
+        await self._shared.move(queue, partition, check_name("host", args.host))
+
+    async def _call_drainHost(self, args: Any) -> int:  # noqa: N802
+        return await self._shared.drain(bool(args.draining))
 
     async def _call_putMessage(self, args: Any) -> int:  # noqa: N802
         return (await self._plain.put(args.queue, None, [args.message]))[0]
@@ -110,12 +134,13 @@ class ThriftApi:
         record = await self._queues.get(check_name("queue", args.queue))
         owners = await trio.to_thread.run_sync(self._owners.owners, record.name)
         hosts = {host.host: host for host in await trio.to_thread.run_sync(self._owners.hosts)}
+        able = [host for host in hosts.values() if not host.draining] or list(hosts.values())
         places = []
         for partition in range(record.settings.partitions):
             owner = owners.get(partition)
             host = hosts.get(owner.host) if owner is not None else None
             if host is None or (owner is not None and host.session != owner.session):
-                host = random.choice(list(hosts.values())) if hosts else None
+                host = random.choice(able) if able else None
             if host is not None:
                 places.append(self._idl.QueueLocation(partition=partition, host=host.address, port=host.port))
         return places

@@ -5,6 +5,7 @@
     messages.py        hoot publish, hoot scan, hoot subscribe
     subscriptions.py   hoot subscription …
     hosts.py           hoot host …
+    partitions.py      hoot partition …
 
 `hoot bench` and `hoot demo` are commands of their packages and loaded when they are asked for. Everything slow to
 import (ZooKeeper's client, trio, rich) is imported inside the commands, so that `hoot --help` and shell completion
@@ -25,7 +26,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import hosts, messages, queues, serve, subscriptions
+from delivery.cli import hosts, messages, partitions, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
 
 _ELSEWHERE = ("bench", "demo")
@@ -104,7 +105,7 @@ def version() -> None:
     print(f"hoot {software_version()}")
 
 
-for commands in (serve, messages, queues, subscriptions, hosts):
+for commands in (serve, messages, queues, subscriptions, hosts, partitions):
     commands.add_to(app)
 
 

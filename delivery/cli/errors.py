@@ -40,6 +40,8 @@ _HINTS = {
     "queue_exists": "`hoot queue info NAME` shows it, `hoot queue update NAME` changes its settings",
     "unknown_partition": "`hoot queue info NAME` shows the partitions",
     "unknown_subscription": "`hoot subscription list` shows the subscriptions",
+    "unknown_host": "`hoot host list` shows the live ones",
+    "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
     "subscription_busy": "stop the other subscriber, take another --name, or take this one over with --force",
     "unknown_outcome": "the messages may be stored; scan the queue before publishing them again",
     "deadline_exceeded": "try again; if it lasts, look at the log and /readyz of the region host",

@@ -21,12 +21,18 @@ import typer
 
 from delivery.cli import logs, options
 from delivery.cli.errors import INTERRUPTED
+from delivery.cli.settings import with_settings
 from delivery.cli.stopping import on_sigterm
-from delivery.errors import ConfigError, HootError, PortInUse
+from delivery.errors import HootError, PortInUse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delivery.cli.processes import Crew
     from delivery.config import HostConfig
     from delivery.embedded import EmbeddedZooKeeper
+
+    Run = Callable[[HostConfig, EmbeddedZooKeeper | None], None]
 
 ZOOKEEPER_PORT = 2181
 _SWITCH_SECONDS = 0.0005
@@ -88,6 +94,10 @@ def serve(
     grace: Annotated[float | None, _span("How long a stop waits for subscribers' answers (10s).")] = None,
     segment_size: Annotated[int | None, _size("Of a log segment; retention drops whole ones (64MiB).")] = None,
     tail_cache: Annotated[int | None, _size("Memory for the newest messages (64MiB).")] = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, max=64, metavar="N", help="Hosts to run, each a process; given ports are the first ones."),
+    ] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,8 +113,8 @@ def serve(
     """Run a region host: it stores what is published and pushes it to the subscribers.
 
     Without --zookeeper (and HOOT_ZOOKEEPER) it brings its own ZooKeeper, whose data is under the data folder, too.
-    SIGTERM and Ctrl-C stop it cleanly: what is out is waited for and checkpoints are saved. A second Ctrl-C ends it at
-    once.
+    SIGTERM and Ctrl-C stop it cleanly: its partitions go to other hosts, if there are any, what is out is waited for
+    and checkpoints are saved. A second Ctrl-C ends it at once.
     """
     from delivery.config import HostConfig
     from delivery.embedded.lifeline import end_with_parent
@@ -118,7 +128,7 @@ def serve(
     given = {name: value for name, value in flags.items() if value is not None}
     http = None if no_http else http_port
     config = HostConfig(data=folder, address=address, port=port, http_port=http, **given)
-    config = _with_settings(config, settings or []).check()
+    config = with_settings(config, settings or []).check()
     outside = None if embedded else zookeeper
     said = context.get_parameter_source("zookeeper")
     if embedded and said is not None and said.name == "COMMANDLINE":
@@ -126,38 +136,50 @@ def serve(
     with on_sigterm(_leave):
         if until_eof:  # for programs that start a host of their own and must not leave it behind, like hoot bench
             end_with_parent()
-        _run(config, outside, zookeeper_port)
+        run = partial(_run_several, processes, log_level, log_json) if processes > 1 else _run_one
+        _with_zookeeper(config, outside, zookeeper_port, run)
 
 
-def _with_settings(config: HostConfig, settings: list[str]) -> HostConfig:
-    """`config` with `NAME=VALUE` settings over it. Raises ConfigError."""
+def _with_zookeeper(config: HostConfig, outside: str | None, zookeeper_port: int | None, run: Run) -> None:
+    """Run with the ZooKeeper that is named, or with an embedded one."""
     import msgspec
 
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name not in config.__struct_fields__:
-            known = ", ".join(config.__struct_fields__)
-            raise ConfigError(f"--set {setting[:60]!r}: use NAME=VALUE with a name of {known}")
-        values[name] = value
-    fields = {name: getattr(config, name) for name in config.__struct_fields__} | values
-    try:
-        return msgspec.convert(fields, type(config), strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"--set: {error}") from None
-
-
-def _run(config: HostConfig, outside: str | None, zookeeper_port: int | None) -> None:
-    import msgspec
-    import trio
-
-    sys.setswitchinterval(_SWITCH_SECONDS)
     with contextlib.ExitStack() as stack:
         own = None
         if outside is None:
             own = stack.enter_context(_started(config.data / "zookeeper", zookeeper_port))
             outside = own.address
-        trio.run(_host, msgspec.structs.replace(config, zookeeper=outside).check(), own)
+        run(msgspec.structs.replace(config, zookeeper=outside).check(), own)
+
+
+def _run_one(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
+    import trio
+
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    trio.run(_host, config, own)
+
+
+def _run_several(
+    count: int, level: logs.Level, as_json: bool, config: HostConfig, own: EmbeddedZooKeeper | None
+) -> None:  # fmt: skip
+    import trio
+
+    from delivery.cli.processes import Crew, command, configs
+
+    crew = Crew([command(one, level, as_json=as_json) for one in configs(config, count)])
+    trio.run(_crew, crew, own)
+    if crew.status:
+        raise typer.Exit(crew.status)
+
+
+async def _crew(crew: Crew, own: EmbeddedZooKeeper | None) -> None:
+    import trio
+
+    async with _stop_signal() as stop, trio.open_nursery() as helpers:
+        if own is not None:
+            helpers.start_soon(_keep_running, own)
+        await crew.run(stop)
+        helpers.cancel_scope.cancel()
 
 
 async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:

@@ -32,9 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 @subscription_app.command("list")
 def list_subscriptions(
-    queue: Annotated[
-        str | None, typer.Argument(metavar="QUEUE", help="Only of this queue.", show_default="all queues")
-    ] = None,
+    queue: options.OneQueue = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:

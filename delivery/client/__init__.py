@@ -18,6 +18,7 @@ from __future__ import annotations
 from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
 from delivery.client.client import Client, connect
 from delivery.client.outgoing import NewMessage
+from delivery.client.placement import OwnedBy, Placement
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
@@ -27,8 +28,10 @@ __all__ = [
     "Client",
     "CombinedPartitionScanner",
     "NewMessage",
+    "OwnedBy",
     "PartitionBounds",
     "PartitionScanner",
+    "Placement",
     "PublishedMessage",
     "Publisher",
     "Queue",

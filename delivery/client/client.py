@@ -9,6 +9,7 @@ from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
+from delivery.client.placement import Placement
 from delivery.client.queue import Queue
 from delivery.errors import Closed
 from delivery.metastore.catalog import Catalog
@@ -40,6 +41,7 @@ class Client:
         self._owners = Owners(self._catalog)
         self._calls = Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)
+        self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self._closed = False
@@ -107,6 +109,12 @@ class Client:
     def hosts(self) -> list[HostRecord]:
         """The live region hosts."""
         return self._open().hosts()
+
+    @property
+    def placement(self) -> Placement:
+        """Which host owns what, and moving it. Raises Closed."""
+        self._open()
+        return self._placement
 
     def subscriptions(self, queue: str) -> list[str]:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""

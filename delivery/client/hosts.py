@@ -10,9 +10,21 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol
 
-from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, NoHost, NotOwner
+from delivery.errors import (
+    CorruptRecord,
+    DeadlineExceeded,
+    HootError,
+    HostUnreachable,
+    MetadataUnavailable,
+    NoHost,
+    NotOwner,
+    ServiceStopping,
+    StorageUnavailable,
+    again,
+)
 from delivery.metastore.records import HostRecord, PartitionRecord
 
 Address = tuple[str, int]
@@ -20,6 +32,13 @@ Address = tuple[str, int]
 REDIRECTS_MAX: Final = 2
 PAUSE_SECONDS: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.0
+SILENCE_SECONDS: Final = 0.5
+
+# After these another host has the partition, or will: one that lost its ZooKeeper session, or its disk, says so as long
+# as it lives, and only ZooKeeper tells who serves in its place.
+_LOOK_AGAIN: Final = (
+    HostUnreachable, DeadlineExceeded, NoHost, MetadataUnavailable, ServiceStopping, StorageUnavailable,
+)  # fmt: skip
 
 
 class OwnerCatalog(Protocol):
@@ -31,8 +50,8 @@ class OwnerCatalog(Protocol):
     def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
         """The owner's record of one partition."""
 
-    def hosts(self) -> list[HostRecord]:
-        """The live hosts."""
+    def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+        """The live hosts, and what cannot be read: a damaged record is no reason not to ask the others."""
 
 
 class Owners:
@@ -43,6 +62,8 @@ class Owners:
         self._random = choose or random.Random()
         self._lock = threading.Lock()
         self._known: dict[str, dict[int, Address]] = {}
+        self._silence: tuple[MetadataUnavailable, float] | None = None
+        """ZooKeeper did not answer, and until when that is believed: each partition would wait for it in turn."""
 
     def address(self, queue: str, partition: int, avoid: Address | None = None) -> Address:
         """The owner's address, or without one any live host's: that host claims the partition or names the owner.
@@ -51,15 +72,16 @@ class Owners:
         """
         with self._lock:
             found = self._known.get(queue, {}).get(partition)
-            loaded = queue in self._known
+            loaded, silence = queue in self._known, self._silence
         if found is not None:
             return found
-        live = {record.host: record for record in self._catalog.hosts()}
-        if loaded:
-            record = self._catalog.partition(queue, partition)[0]
-            owners = {} if record is None else {partition: record}
-        else:
-            owners = self._catalog.owners(queue)
+        if silence is not None and monotonic() < silence[1]:
+            raise again(silence[0])
+        try:
+            live, owners = self._look(queue, partition if loaded else None)
+        except MetadataUnavailable as error:
+            self._silence = error, monotonic() + SILENCE_SECONDS
+            raise
         addresses = {number: at for number, owner in owners.items() if (at := _live_owner(owner, live)) is not None}
         if partition not in addresses:
             addresses[partition] = self._any(live, avoid)
@@ -82,10 +104,19 @@ class Owners:
         with self._lock:
             self._known.pop(queue, None)
 
+    def _look(self, queue: str, partition: int | None) -> tuple[dict[str, HostRecord], dict[int, PartitionRecord]]:
+        """The live hosts, and the owner of one partition or of all."""
+        live = {record.host: record for record in self._catalog.readable_hosts()[0]}
+        if partition is None:
+            return live, self._catalog.owners(queue)
+        record = self._catalog.partition(queue, partition)[0]
+        return live, {} if record is None else {partition: record}
+
     def _any(self, live: dict[str, HostRecord], avoid: Address | None) -> Address:
         if not live:
             raise NoHost("no region host is registered in this ZooKeeper; start one with `hoot serve`")
-        addresses = sorted((record.address, record.port) for record in live.values())
+        able = [record for record in live.values() if not record.draining] or live.values()
+        addresses = sorted((record.address, record.port) for record in able)
         return self._random.choice([one for one in addresses if one != avoid] or addresses)
 
 
@@ -123,7 +154,7 @@ class Route:
             if self._follow(error.address):
                 return 0.0
             self._forget()
-        elif isinstance(error, HostUnreachable | DeadlineExceeded | NoHost):
+        elif isinstance(error, _LOOK_AGAIN):
             self._forget()
         self._failures += 1
         pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** min(self._failures, 16))

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from delivery.cluster.handover import Doorbell
+from delivery.cluster.load import Load
 from delivery.cluster.probe import is_gone
 from delivery.errors import HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
@@ -54,6 +55,9 @@ class Registry(Protocol):
 
     def register_host(self, record: HostRecord) -> None:
         """Register a host for as long as the session lives."""
+
+    def refresh_host(self, record: HostRecord) -> None:
+        """Replace the record of a host that is registered. Raises BadVersion when it is not."""
 
     def host(self, host: str) -> HostRecord | None:
         """A live host."""
@@ -95,6 +99,7 @@ class Membership:
         self._check_seconds = check_seconds
         self._standing = Standing(session.session_timeout)
         self._serving = False
+        self._told = Load()
         self._on_lost: list[Callable[[HootError], None]] = []
 
     @property
@@ -121,6 +126,21 @@ class Membership:
     def on_lost(self, callback: Callable[[HootError], None]) -> None:
         """Call `callback(why)` on the trio thread when nothing may be owned any longer."""
         self._on_lost.append(callback)
+
+    async def tell(self, load: Load) -> None:
+        """Put this host's load into its record, if it differs noticeably from what is there, and the session lives.
+
+        Whoever calls this limits how often. Raises what ZooKeeper raises; then the record stays as it was.
+        """
+        if not self._serving or self._session.state != "steady" or not load.differs(self._told):
+            return
+        record = msgspec.structs.replace(
+            self._record, session=self._standing.registered, partitions=load.partitions,
+            messages_per_second=round(load.messages_per_second, 1), bytes_per_second=round(load.bytes_per_second),
+            draining=load.draining,
+        )  # fmt: skip
+        await trio.to_thread.run_sync(self._registry.refresh_host, record)
+        self._record, self._told = record, load
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register, report started, and keep the registration until cancelled.

@@ -7,66 +7,31 @@ its epoch stands in the store. So dropping is always safe and owning is never pr
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
 import trio
 
+from delivery.cluster.claims import Claims, Directory, Member
+from delivery.cluster.cleaning import Cleaning
 from delivery.cluster.handover import Doorbell
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import Refusals
-from delivery.errors import (
-    BadVersion,
-    HootError,
-    MetadataUnavailable,
-    NotOwner,
-    StorageUnavailable,
-    UnknownQueue,
-    again,
-)
-from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
+from delivery.errors import HootError, MetadataUnavailable, NotOwner, StorageUnavailable, UnknownQueue, again
+from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.model import QueueSettings, check_partition
-from delivery.storage.base import MessageStore, PartitionKey, PartitionState
+from delivery.storage.base import MessageStore, PartitionKey
 
 log = logging.getLogger(__name__)
 
+Place = tuple[str, int]
+"""Queue and partition."""
+
 CLAIMS_AT_ONCE: Final = 16
 """In threads: a claim is some ZooKeeper calls and a recovery of the partition's log."""
-
-
-class Directory(Protocol):
-    """Who owns what (metastore.catalog.Catalog), as used here; blocking."""
-
-    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
-        """The owner's record and its version."""
-
-    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> PartitionRecord:
-        """Become the owner under the next epoch. Raises BadVersion when somebody else was faster."""
-
-    def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
-        """Give a partition up. Raises BadVersion."""
-
-    def host(self, host: str) -> HostRecord | None:
-        """A live host."""
-
-
-class Member(Protocol):
-    """This host in the cluster (membership.Membership)."""
-
-    @property
-    def host(self) -> str:
-        """Its id."""
-
-    @property
-    def session(self) -> int:
-        """The session to claim with. Raises MetadataUnavailable when there is none to rely on."""
-
-    def is_gone(self, other: HostRecord) -> bool:
-        """Whether another host is dead although it is registered still; blocking."""
 
 
 class Queues(Protocol):
@@ -76,10 +41,14 @@ class Queues(Protocol):
         """A queue. Raises UnknownQueue."""
 
 
-class _Claimed(msgspec.Struct, frozen=True):
-    epoch: int
-    version: int
-    state: PartitionState
+class Placing(Protocol):
+    """Where partitions go that nobody owns (placing.Placing)."""
+
+    async def elsewhere(self, owned: int) -> HostRecord | None:
+        """The host that should take the next one instead of this host, which has `owned`; None: this one."""
+
+    async def offer(self, host: HostRecord, queue: str, partition: int) -> bool:
+        """Ask that host to take it; whether it did."""
 
 
 class Ownership:
@@ -90,15 +59,22 @@ class Ownership:
         reopen_seconds: float,
     ) -> None:  # fmt: skip
         """`reopen_seconds` is the pause before a partition whose store failed is opened anew."""
-        self._directory, self._store, self._tail = directory, store, tail
+        self._directory, self._tail = directory, tail
         self._member, self._queues = member, queues
+        self._claims = Claims(directory, store, member)
+        self.placing: Placing | None = None
+        """Where unowned partitions go that a client asks this host for; None: all stay here."""
+        self.draining = False
+        """This host takes nothing new but what is given to it in the partition's record."""
+        self.elsewhere: dict[Place, HostRecord] = {}
+        """The owners of partitions that were asked for in vain, as of then."""
+        self._on_taken: list[Callable[[OwnedPartition], None]] = []
         self.reader = PartitionReader(store, tail)
-        self._owned: dict[tuple[str, int], OwnedPartition] = {}
+        self._owned: dict[Place, OwnedPartition] = {}
         self._refusals = Refusals(reopen_seconds)
         self._locks: dict[PartitionKey, trio.Lock] = {}
         self._limiter = trio.CapacityLimiter(CLAIMS_AT_ONCE)
-        self._to_release: set[PartitionKey] = set()
-        self._to_delete: set[tuple[str, str]] = set()
+        self._cleaning = Cleaning(store, self._locks, self._is_owned, self._limiter)
         self._to_verify: list[OwnedPartition] = []
         self._bell: Doorbell | None = None
 
@@ -113,32 +89,64 @@ class Ownership:
         """One line per partition that this host should serve and cannot."""
         return self._refusals.troubles()
 
+    def on_taken(self, callback: Callable[[OwnedPartition], None]) -> None:
+        """Call `callback` whenever this host has become the owner of a partition."""
+        self._on_taken.append(callback)
+
+    def has(self, queue: str, partition: int) -> bool:
+        """Whether this host owns the partition and keeps it."""
+        owned = self._owned.get((queue, partition))
+        return owned is not None and not owned.use.draining
+
     def owned(self, queue: str, partition: int) -> OwnedPartition | None:
         """The partition if this host owns it, without waiting. None: `acquire` may get it.
 
         Raises NotOwner with the owner's address when another live host had it a moment ago, and what made a claim fail
         a moment ago.
         """
-        owned = self._owned.get((queue, partition))
-        if owned is None and (error := self._refusals.find(queue, partition, trio.current_time())) is not None:
-            raise again(error)
-        return owned
+        return self._find((queue, partition), given=False)
 
-    async def acquire(self, queue: str, partition: int) -> OwnedPartition:
+    async def acquire(self, queue: str, partition: int, *, given: bool = False) -> OwnedPartition:
         """Own the partition. Callers at the same time share one claim; cancelling one leaves the others alone.
+
+        One that nobody owns may go to a less busy host instead; not if it is `given` to this one, by another host or
+        because its owner died.
 
         Raises NotOwner while another live host owns it, UnknownQueue, UnknownPartition, MetadataUnavailable,
         StorageUnavailable and CorruptRecord (the partition's log is damaged; a person has to look).
         """
-        if (owned := self.owned(queue, partition)) is not None:
+        if (owned := self._find((queue, partition), given=given)) is not None:
             return owned
+        _ = self._member.session  # raises when there is none: who is cut off says so at once, and asks nobody
         record = await self._queues.get(queue)
         check_partition(partition, record.settings.partitions, queue)
         key = PartitionKey(queue, record.generation, partition)
+        target = None if given or self.placing is None else await self.placing.elsewhere(len(self))
+        taken = await self._take(key, record.settings, given=given, free=target is None and not self.draining)
+        if taken is not None:
+            return taken
+        if target is not None and self.placing is not None and await self.placing.offer(target, queue, partition):
+            raise self._refused(key, target)
+        taken = await self._take(key, record.settings, given=given, free=not self.draining)
+        if taken is None:
+            raise NotOwner(f"this host is draining and takes no partitions; no other host took {key}")
+        return taken
+
+    @asynccontextmanager
+    async def locked(self, key: PartitionKey) -> AsyncIterator[None]:
+        """Nobody takes or releases this partition here in the meantime; those who ask for it wait."""
         async with self._locks.setdefault(key, trio.Lock()):
-            if (owned := self.owned(queue, partition)) is not None:
-                return owned
-            return await self._claim(key, record.settings)
+            yield
+
+    def give(self, owned: OwnedPartition, target: HostRecord) -> None:
+        """The partition goes to another host, by this host's own will; inside `locked`."""
+        self.lose(owned, self._refused(owned.key, target))
+
+    def reopen(self, owned: OwnedPartition) -> None:
+        """It was closed to be given away, and is lost by now, or stays: then it goes on."""
+        owned.use.reopen()
+        if owned.feed.error is None:
+            self._tell(owned)
 
     def lose(self, owned: OwnedPartition, error: HootError) -> None:
         """Stop serving a partition; whoever reads or waits gets `error`. Fine when it is lost already."""
@@ -148,7 +156,7 @@ class Ownership:
             return
         del self._owned[place]
         self._tail.drop(owned.key)
-        self._to_release.add(owned.key)
+        self._cleaning.release(owned.key)
         self._ring()
 
     def lose_all(self, error: HootError) -> None:
@@ -189,7 +197,8 @@ class Ownership:
                 owned.settings = after.settings
         if after is None:
             self._refusals.forget(before.name)
-            self._to_delete.add(generation)
+            self.elsewhere = {place: owner for place, owner in self.elsewhere.items() if place[0] != before.name}
+            self._cleaning.delete(*generation)
             self._ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -199,52 +208,66 @@ class Ownership:
         while True:
             while self._to_verify:
                 await self._verify(self._to_verify.pop())
-            while self._to_release:
-                await self._release(self._to_release.pop())
-            while self._to_delete:
-                await self._delete(*self._to_delete.pop())
+            await self._cleaning.clean()
             await self._bell.wait()
 
-    async def _claim(self, key: PartitionKey, settings: QueueSettings) -> OwnedPartition:
+    def _find(self, place: Place, *, given: bool) -> OwnedPartition | None:
+        owned = self._owned.get(place)
+        if owned is not None:
+            owned.use.touch()
+            return None if owned.use.leaving or (given and owned.use.draining) else owned
+        error = self._refusals.find(*place, trio.current_time())
+        if error is not None and not (given and isinstance(error, NotOwner)):
+            raise again(error)
+        return None
+
+    async def _take(
+        self, key: PartitionKey, settings: QueueSettings, *, given: bool, free: bool
+    ) -> OwnedPartition | None:  # fmt: skip
+        """Own the partition, unless it was claimed here meanwhile. None: nobody owns it, and it is not `free`."""
+        async with self.locked(key):
+            if (owned := self._find((key.queue, key.partition), given=given)) is not None:
+                return owned
+            return await self._claim(key, settings, free=free)
+
+    async def _claim(self, key: PartitionKey, settings: QueueSettings, *, free: bool) -> OwnedPartition | None:
         session = self._member.session
-        work = partial(self._claim_blocking, key, settings, session)
+        work = partial(self._claims.claim, key, settings, session, free=free)
         try:
             claimed = await trio.to_thread.run_sync(work, limiter=self._limiter)
         except HootError as error:
             self._refuse(key, error)
             raise
+        if isinstance(claimed, HostRecord):
+            raise self._refused(key, claimed)
+        if claimed is None:
+            return None
         owned = OwnedPartition(key, settings, claimed.epoch, claimed.version, claimed.state, self.reader)
         await self._check_still_wanted(owned, session)
-        self._tail.begin(key, owned.watermark)
-        self._owned[key.queue, key.partition] = owned
-        self._to_release.discard(key)
-        self._refusals.settle(key.queue, key.partition)
-        log.info("%s: owned under epoch %d, last id %d", key, owned.epoch, owned.watermark)
+        self._begin(owned)
         return owned
 
-    def _claim_blocking(self, key: PartitionKey, settings: QueueSettings, session: int) -> _Claimed:
-        record, version = self._directory.partition(key.queue, key.partition)
-        self._check_free(key, record)
-        try:
-            record = self._directory.claim(key.queue, key.partition, self._member.host, session, version)
-        except BadVersion:
-            raise NotOwner(f"another host is taking partition {key} at this moment") from None
-        try:
-            return _Claimed(record.epoch, version + 1, self._store.open(key, record.epoch, settings))
-        except HootError:
-            # So that a host with a better disk may have it; else our session's end gives it back.
-            with contextlib.suppress(HootError):
-                self._directory.release(key.queue, key.partition, record.epoch, version + 1)
-            raise
+    def _begin(self, owned: OwnedPartition) -> None:
+        key, place = owned.key, (owned.key.queue, owned.key.partition)
+        self._tail.begin(key, owned.watermark)
+        self._owned[place] = owned
+        self._cleaning.keep(key)
+        self._refusals.settle(*place)
+        self.elsewhere.pop(place, None)
+        log.info("%s: owned under epoch %d, last id %d", key, owned.epoch, owned.watermark)
+        self._tell(owned)
 
-    def _check_free(self, key: PartitionKey, record: PartitionRecord | None) -> None:
-        """Raise NotOwner when another host owns the partition and lives under the session that it claimed it with."""
-        if record is None or not record.host or record.host == self._member.host:
-            return
-        owner = self._directory.host(record.host)
-        if owner is not None and owner.session == record.session and not self._member.is_gone(owner):
-            address = f"{owner.address}:{owner.port}"
-            raise NotOwner(f"partition {key} is owned by the host at {address}", address=address)
+    def _tell(self, owned: OwnedPartition) -> None:
+        for callback in self._on_taken:
+            callback(owned)
+
+    def _refused(self, key: PartitionKey, owner: HostRecord) -> NotOwner:
+        """The error for a partition of another host."""
+        self.elsewhere[key.queue, key.partition] = owner
+        address = f"{owner.address}:{owner.port}"
+        error = NotOwner(f"partition {key} is owned by the host at {address}", address=address)
+        self._refuse(key, error)
+        return error
 
     async def _check_still_wanted(self, owned: OwnedPartition, session: int) -> None:
         """A session or a queue that ended while the claim was in its thread is not heard of again."""
@@ -256,9 +279,9 @@ class Ownership:
             if record.generation != key.generation:
                 raise UnknownQueue(f"queue {key.queue!r} was deleted and created again")
         except BaseException as error:
-            self._to_release.add(key)
+            self._cleaning.release(key)
             if isinstance(error, UnknownQueue):
-                self._to_delete.add((key.queue, key.generation))
+                self._cleaning.delete(key.queue, key.generation)
             self._ring()
             raise
         owned.settings = record.settings
@@ -277,22 +300,9 @@ class Ownership:
         if version != owned.version:
             self.fence(owned)
 
-    async def _release(self, key: PartitionKey) -> None:
-        async with self._locks.setdefault(key, trio.Lock()):
-            owned = self._owned.get((key.queue, key.partition))
-            if owned is None or owned.key != key:
-                await trio.to_thread.run_sync(self._store.release, key, limiter=self._limiter)
-
-    async def _delete(self, queue: str, generation: str) -> None:
-        for key in [key for key in self._locks if (key.queue, key.generation) == (queue, generation)]:
-            async with self._locks[key]:
-                await trio.to_thread.run_sync(self._store.release, key, limiter=self._limiter)
-            del self._locks[key]
-        try:
-            await trio.to_thread.run_sync(self._store.delete, queue, generation, limiter=self._limiter)
-            log.info("queue %s: what was stored of generation %s is deleted", queue, generation)
-        except HootError as error:
-            log.error("queue %s: what was stored of generation %s cannot be deleted: %s", queue, generation, error)
+    def _is_owned(self, key: PartitionKey) -> bool:
+        owned = self._owned.get((key.queue, key.partition))
+        return owned is not None and owned.key == key
 
     def _ring(self) -> None:
         if self._bell is not None:

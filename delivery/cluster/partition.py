@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import trio
 
 from delivery.batch import Header
 from delivery.cluster.feed import PartitionFeed
+from delivery.cluster.load import Traffic
+from delivery.cluster.use import Use
 from delivery.errors import again
 from delivery.ids import IdClock
 from delivery.model import QueueSettings
@@ -80,7 +83,7 @@ class OwnedPartition:
     Losing it closes its feed: readers and waiters get the reason. The same partition owned again is another object.
     """
 
-    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "settings", "stored", "version")
+    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "settings", "stored", "traffic", "use", "version")
 
     def __init__(
         self, key: PartitionKey, settings: QueueSettings, epoch: int, version: int, state: PartitionState,
@@ -93,6 +96,8 @@ class OwnedPartition:
         self.stored = state.producers
         """What the store remembered of producers when the partition was opened."""
         self.feed = PartitionFeed(state.last_id)
+        self.use = Use()
+        self.traffic = Traffic(self.use.taken_at)
         self._reader = reader
 
     def __repr__(self) -> str:
@@ -106,6 +111,10 @@ class OwnedPartition:
     def source(self) -> OwnedPartition:
         """What a scanner reads from: this partition."""
         return self
+
+    def reading(self, drain: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[None]:
+        """See `Use.reading`."""
+        return self.use.reading(drain, end)
 
     async def read(self, after: int, bytes_max: int) -> Chunk | None:
         """See `PartitionReader.read`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol, TypeVar
 
 import msgspec
 import trio
@@ -22,8 +24,10 @@ from delivery.metastore.records import Checkpoint
 
 log = logging.getLogger(__name__)
 
-_CLAIM_PAUSE_SECONDS = 1.0
-"""Between attempts to own a partition that another host holds or that could not be opened."""
+T = TypeVar("T")
+
+_PAUSE_SECONDS = 1.0
+"""Before another attempt after one that failed, such as a partition that could not be opened, or was lost."""
 
 
 _last_first_run = 0
@@ -58,12 +62,15 @@ class Owned(Protocol):
     def source(self) -> Source:
         """A reader of it."""
 
+    def reading(self, drain: Callable[[], None], end: Callable[[], None]) -> AbstractContextManager[None]:
+        """To be entered while it is read; `drain`, then `end` are called when it goes to another host."""
+
 
 class Partitions(Protocol):
-    """Where partitions are acquired."""
+    """Where partitions are acquired (cluster.takeover.Takeovers)."""
 
     async def acquire(self, queue: str, partition: int) -> Owned:
-        """Own the partition. Raises NotOwner while another host does, and the errors of the store and ZooKeeper."""
+        """The partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -87,6 +94,7 @@ class Delivery:
         self._link = Link(record.queue, record.name, attached.listener, tools.config)
         self._topics = frozenset(record.topics)
         self._draining = False
+        self._waiting: set[trio.CancelScope] = set()
         self.workers: dict[int, SubscriptionWorker] = {}
 
     async def run(self) -> None:
@@ -101,44 +109,70 @@ class Delivery:
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
         self._draining = True
+        for waiting in self._waiting:
+            waiting.cancel()
         for worker in self.workers.values():
             worker.drain()
 
     async def _serve(self, partition: int, start: int) -> None:
         reported = ""
         while not self._draining:
+            owned = None
             try:
-                await self._serve_owned(partition, start)
+                owned = await self._unless_draining(partial(self._tools.partitions.acquire, self._queue, partition))
+                moved_on = owned is not None and await self._serve_owned(owned, partition, start)
                 reported = ""
             except HootError as error:
+                moved_on = owned is not None and isinstance(error, NotOwner)
                 if not isinstance(error, NotOwner) and reported != error.message:
                     log.warning("subscription %s on %s/%d waits: %s", self._name, self._queue, partition, error)
                     reported = error.message
-            await trio.sleep(_CLAIM_PAUSE_SECONDS)
+            if not moved_on:
+                await self._unless_draining(partial(trio.sleep, _PAUSE_SECONDS))
 
-    async def _serve_owned(self, partition: int, start: int) -> None:
-        owned = await self._tools.partitions.acquire(self._queue, partition)
+    async def _serve_owned(self, owned: Owned, partition: int, start: int) -> bool:
+        """Serve it until the worker ends; whether that was because the partition goes to another host."""
         key = CheckpointKey(self._queue, self._name, partition)
         position = await self._position(key, start, owned.watermark)
         created_ms = self.attached.subscription.created_ms
+        moved_on = False
 
         def moved(position: int) -> None:
             self._tools.keeper.note(Update(key, Checkpoint(position, owned.epoch, created_ms), owned.version))
+
+        def move_on() -> None:
+            nonlocal moved_on
+            moved_on = True
+            worker.drain()
 
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch), owned.source(), position=position,
             first_run=_first_run(), topics=self._topics, config=self._tools.config,
             counters=self._tools.counters, on_position=moved,
         )  # fmt: skip
+        if self._draining:
+            return False
         self.workers[partition] = worker
         try:
-            await worker.run(self._link)
+            with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
+                await worker.run(self._link)
         finally:
             del self.workers[partition]
+        return moved_on
+
+    async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
+        """What `wait` gives, None when `drain` ended it."""
+        with trio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                return await wait()
+            finally:
+                self._waiting.discard(scope)
+        return None
 
     async def _position(self, key: CheckpointKey, start: int, watermark: int) -> int:
         """Where to go on: the checkpoint, else the start that was asked for; never beyond what is stored."""
-        await self._tools.keeper.flush()
+        await self._tools.keeper.settle(key)
         saved = await trio.to_thread.run_sync(self._tools.checkpoint, key)
         if saved is not None and not saved.is_of(self.attached.subscription):
             saved = None

@@ -80,7 +80,9 @@ class Link:
         try:
             return await self._use(connection)
         finally:
-            self._target, self._connected = None, trio.Event()
+            self._target = None
+            if self._connected.is_set():  # else workers wait for it still, and it is the next connection's to set
+                self._connected = trio.Event()
             with trio.CancelScope(shield=True):
                 await connection.aclose()
 

@@ -54,11 +54,33 @@ class Catalog(Queues, Partitions, Subscriptions, Checkpoints):
         if refused is not None:
             raise MetadataUnavailable(f"the host could not be registered: {refused.error.message}")
 
+    def refresh_host(self, record: HostRecord) -> None:
+        """A host's record anew, for what it tells of its load. Raises NoNode (a BadVersion) when it is not registered.
+
+        Unlike a registration this wakes nobody who watches which hosts there are.
+        """
+        path = records.host_path(check_name("host", record.host))
+        self._zk.set(path, records.encode(record))
+
     def hosts(self) -> list[HostRecord]:
         """The live region hosts, by id. Raises CorruptRecord."""
+        found, corrupt = self.readable_hosts()
+        if corrupt:
+            raise corrupt[0]
+        return found
+
+    def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+        """The live region hosts, by id, and why what else is registered as one cannot be read."""
         paths = [records.host_path(name) for name in self._zk.children(records.HOSTS) or ()]
-        found = zip(paths, self._get_many(paths, HostRecord), strict=True)
-        return [_checked(path, record) for path, record in found if record is not None]
+        found: list[HostRecord] = []
+        corrupt: list[CorruptRecord] = []
+        for path, value in zip(paths, self._zk.get_many(paths), strict=True):
+            try:
+                if value is not None:
+                    found.append(_checked(path, records.decode(value[0], HostRecord, path)))
+            except CorruptRecord as error:
+                corrupt.append(error)
+        return found, corrupt
 
     def host(self, host: str) -> HostRecord | None:
         """A live region host by its id, None when it is not live. Raises CorruptRecord."""
@@ -70,4 +92,6 @@ class Catalog(Queues, Partitions, Subscriptions, Checkpoints):
 def _checked(path: str, record: HostRecord) -> HostRecord:
     if records.host_path(record.host) != path or not 0 < record.port < 65_536 or not record.address:
         raise CorruptRecord(f"the value of {path} cannot be: host {record.host!r} at {record.address!r}:{record.port}")
+    if record.partitions < 0 or record.messages_per_second < 0 or record.bytes_per_second < 0:
+        raise CorruptRecord(f"the value of {path} cannot be: a load below zero")
     return record

@@ -11,6 +11,7 @@ from delivery.cluster.partition import OwnedPartition, Tail
 from delivery.errors import Fenced, HootError, ServiceStopping, Throttled, UnknownOutcome
 from delivery.metrics import Metrics
 from delivery.publish.committer import Committer
+from delivery.publish.lane import CommitLane, CommitThread
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.publish.writer import Clock, Entry, PartitionWriter, wall_clock_ms
 from delivery.storage.base import MessageStore
@@ -23,12 +24,15 @@ class Publisher:
 
     def __init__(
         self, ownership: Ownership, store: MessageStore, tail: Tail, metrics: Metrics, *, commit_bytes: int,
-        pending_bytes_max: int, now_ms: Clock = wall_clock_ms,
+        pending_bytes_max: int, now_ms: Clock = wall_clock_ms, lane: CommitLane | None = None,
     ) -> None:  # fmt: skip
-        """`pending_bytes_max` bounds what was received and is not stored yet; more is refused as Throttled."""
+        """`pending_bytes_max` bounds what was received and is not stored yet; more is refused as Throttled.
+
+        `lane` is the way into the store, by default a thread of its own.
+        """
         self._ownership, self._tail, self._metrics = ownership, tail, metrics
         self._pending_bytes_max, self._now_ms = pending_bytes_max, now_ms
-        self._committer = Committer(store, metrics, commit_bytes, self)
+        self._committer = Committer(lane or CommitThread(store), metrics, commit_bytes, self)
         self._writers: dict[Place, PartitionWriter] = {}
         self._waiting: dict[Place, deque[PendingPublish]] = {}
         self._acquired = trio.lowlevel.ParkingLot()

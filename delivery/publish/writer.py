@@ -57,18 +57,21 @@ class PartitionWriter:
             self._producers.take(producer, sequence, pending)
         pending.batch = b""  # the stamped copy is what counts from here on
         append = Append(owned.key, owned.epoch, stamped, batch, owned.settings.durability)
+        owned.use.storing()
         return Entry(append, pending, self)
 
     def stored(self, entry: Entry) -> Stored:
         """The batch is durable: readers may have it, unless the partition was lost in the meantime."""
-        header = entry.append.header
+        header, owned = entry.append.header, self.owned
+        owned.use.stored()
+        owned.traffic.add(header.count, len(entry.append.batch))
         if header.producer_id:
             self._producers.stored(
                 StoredBatch(header.producer_id, header.producer_sequence, header.base_id, header.count)
             )
-        if self.owned.feed.error is None:
+        if owned.feed.error is None:
             self._tail.append(entry.append.key, header, entry.append.batch)
-            self.owned.feed.advance(header.last_id)
+            owned.feed.advance(header.last_id)
         return Stored(header.base_id, header.count, entry.append.durability)
 
     def _repeat(self, pending: PendingPublish, earlier: StoredBatch | PendingPublish) -> None:

@@ -78,8 +78,11 @@ class Connection:
 
     @property
     def ready(self) -> bool:
-        """Whether the peer takes what is sent, so that a call would go out at once. Also when it is broken."""
-        return not self._outbox.waiting
+        """Whether a call has its outcome at once: the peer takes what is sent, or the connection is broken.
+
+        Whoever waited for a broken one to get ready would wait for ever.
+        """
+        return bool(self._broken) or not self._outbox.waiting
 
     def when_ready(self, tell: Callable[[], None]) -> None:
         """Call `tell` once, as soon as it is ready again; not at all when it breaks before."""

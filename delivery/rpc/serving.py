@@ -115,6 +115,7 @@ class ServedConnection:
                     nursery.start_soon(self._guard, self._reply)
         finally:
             self._counters.buffer_bytes -= self._buffer_counted
+            del self._buffer  # at once, whoever may still refer to this connection
 
     async def _guard(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run one of the two tasks; whatever goes wrong ends this connection and nothing else."""

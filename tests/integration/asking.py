@@ -36,9 +36,13 @@ class Site:
         return Subscriber(name, self.running.address, **options)
 
     def tree(self, path: str = "/hoot") -> dict[str, tuple[bytes, int, int]]:
-        """Every znode: its value, its version, and the session that it is bound to."""
+        """Every znode: its value, its version, and the session that it is bound to; of a host the last alone.
+
+        A host tells of its load in its record whenever that changed.
+        """
         value, stat = self.znodes.get(path)
-        found = {path: (value, stat.version, stat.ephemeralOwner)}
+        of_host = path.startswith("/hoot/hosts/")
+        found = {path: (b"" if of_host else value, 0 if of_host else stat.version, stat.ephemeralOwner)}
         for name in self.znodes.get_children(path):
             found |= self.tree(f"{path}/{name}")
         return found

@@ -8,13 +8,25 @@ from time import monotonic
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import structs
 
 from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
 from delivery.client.hosts import Address, Owners, Route, parse_address
 from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.client.turns import Turns
-from delivery.errors import HostUnreachable, InvalidRequest, NoHost, NotOwner, UnknownPartition
+from delivery.errors import (
+    CorruptRecord,
+    HootError,
+    HostUnreachable,
+    InvalidRequest,
+    MetadataUnavailable,
+    NoHost,
+    NotOwner,
+    ServiceStopping,
+    StorageUnavailable,
+    UnknownPartition,
+)
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.model import partition_of
 from tests.lanes import rows_of
@@ -177,6 +189,12 @@ def test_an_owner_of_another_session_is_not_asked() -> None:
         Owners(FixedCatalog()).address("q", 0)
 
 
+def test_of_the_hosts_that_do_not_own_it_one_that_drains_is_asked_last() -> None:
+    leaving = structs.replace(TWO, draining=True)
+    assert {Owners(FixedCatalog(ONE, leaving), Random(seed)).address("q", 0) for seed in range(20)} == {address(ONE)}
+    assert Owners(FixedCatalog(leaving)).address("q", 0) == address(TWO)
+
+
 def test_at_most_two_redirects_are_followed_then_the_catalog_is_asked_after_a_pause() -> None:
     catalog = FixedCatalog(ONE)
     route = Route(Owners(catalog), "q", 0)
@@ -215,6 +233,33 @@ def test_after_a_failure_another_live_host_is_tried() -> None:
     first = route.address()
     route.failed(HostUnreachable("gone"))
     assert route.address() != first
+
+
+@pytest.mark.parametrize("error", [MetadataUnavailable, ServiceStopping, StorageUnavailable])
+def test_an_owner_that_can_serve_no_longer_is_asked_until_zookeeper_names_another(error: type[HootError]) -> None:
+    catalog = FixedCatalog(ONE, TWO)
+    catalog.owned = {0: PartitionRecord(1, "a", 1)}
+    route = Route(Owners(catalog), "q", 0)
+    assert route.address() == address(ONE)
+    route.failed(error("not here, not now"))
+    assert route.address() == address(ONE)
+    catalog.owned = {0: PartitionRecord(2, "b", 2)}
+    route.failed(error("not here, not now"))
+    assert route.address() == address(TWO)
+
+
+def test_while_zookeeper_does_not_answer_the_partitions_do_not_wait_for_it_one_by_one() -> None:
+    class Silent(FixedCatalog):
+        def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+            self.looks += 1
+            raise MetadataUnavailable("silence")
+
+    catalog = Silent()
+    owners = Owners(catalog)
+    for partition in range(100):
+        with pytest.raises(MetadataUnavailable):
+            owners.address("q", partition)
+    assert catalog.looks < 10
 
 
 @pytest.mark.parametrize("text", ["", None, "host", "host:", ":5", "host:0", "host:65536", "host:x", "host:１"])

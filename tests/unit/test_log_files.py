@@ -52,6 +52,19 @@ def test_a_new_folder_states_its_layout(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a" / "b" / "layout.json").read_text()) == {"kind": "hoot-log", "version": 1}
 
 
+def test_hosts_that_start_at_once_in_a_new_folder_all_find_it_good(tmp_path: Path) -> None:
+    hosts = 8
+    at_once = threading.Barrier(hosts)
+
+    def start(folder: Path) -> SegmentedLog:
+        at_once.wait(10)
+        return SegmentedLog(folder)
+
+    with ThreadPoolExecutor(hosts) as pool:
+        for attempt in range(20):
+            list(pool.map(start, [tmp_path / str(attempt)] * hosts))
+
+
 def test_a_folder_that_cannot_be_is_a_data_folder_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):

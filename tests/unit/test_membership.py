@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from delivery.cluster.load import Load
 from delivery.cluster.membership import PATIENCE, Membership, Standing, State
-from delivery.errors import HootError, MetadataUnavailable
+from delivery.errors import BadVersion, HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
 from tests.hosting import eventually
 
@@ -80,6 +81,11 @@ class ScriptedSession:
             raise self.refuse
         self.records[record.host] = record
         self.registrations.append(record.session)
+
+    def refresh_host(self, record: HostRecord) -> None:
+        if record.host not in self.records:
+            raise BadVersion("not registered")
+        self.records[record.host] = record
 
     def host(self, host: str) -> HostRecord | None:
         return self.records.get(host)
@@ -152,3 +158,27 @@ def test_a_first_registration_that_fails_is_raised() -> None:
         await wait_all_tasks_blocked()
 
     trio.run(story, clock=MockClock())
+
+
+def test_a_hosts_load_is_told_when_it_changed_noticeably_and_kept_by_a_new_registration() -> None:
+    async def story() -> None:
+        session = ScriptedSession()
+        member = Membership(session, session, RECORD, check_seconds=30)
+        await member.tell(Load(1))
+        assert not session.records, "nothing is told before the first registration"
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.run)
+            await member.tell(Load(3, 500.0, 1e6))
+            assert session.records["h1"].partitions == 3
+            await member.tell(Load(3, 590.0, 1.1e6))
+            assert session.records["h1"].messages_per_second == 500
+            await member.tell(Load(3, 590.0, 1.1e6, draining=True))
+            assert session.records["h1"].draining
+            await session.become("steady", 6)
+            await eventually(lambda: session.registrations == [5, 6])
+            assert (session.records["h1"].partitions, session.records["h1"].session) == (3, 6)
+            await member.tell(Load(2))
+            assert (session.records["h1"].partitions, session.records["h1"].session) == (2, 6)
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)

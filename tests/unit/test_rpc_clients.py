@@ -93,6 +93,27 @@ def test_a_push_that_the_peer_does_not_take_is_kept_and_sent_whole_when_it_does(
     trio.run(story)
 
 
+def test_a_connection_that_broke_while_it_kept_bytes_is_ready_to_say_so() -> None:
+    async def story() -> None:
+        async def hang_up(stream: trio.SocketStream) -> None:
+            await stream.receive_some()
+            await stream.aclose()
+
+        answers: list[Any] = []
+        async with listening(hang_up) as port, trio.open_nursery() as nursery:
+            connection = await Connection.open("127.0.0.1", port)
+            connection.push("q", "s", 1, 2, 3, 4, bytes(15 << 20), answers.append)
+            kept = not connection.ready
+            nursery.start_soon(lost, connection)
+            await until(lambda: len(answers) == 1)
+            assert kept
+            assert connection.ready
+            with pytest.raises(SubscriberUnreachable):
+                connection.push("q", "s", 1, 2, 3, 4, b"", answers.append)
+
+    trio.run(story)
+
+
 def test_nobody_listening_is_unreachable() -> None:
     async def story() -> int:
         [listener] = await open_listeners("127.0.0.1", 0)

@@ -12,7 +12,7 @@ import msgspec
 from delivery.errors import DataFolderError, InvalidRequest, LayoutMismatch
 from delivery.model import check_name
 from delivery.storage.base import PartitionKey
-from delivery.storage.log.disk import Disk, refusals
+from delivery.storage.log.disk import Disk, locked, refusals
 
 LAYOUT_VERSION: Final = 1
 
@@ -73,8 +73,10 @@ class DataFolder:
     def _check_layout(self) -> None:
         place = self.path / "layout.json"
         if not place.exists():
-            # Two hosts may start at once: both put the same content in place, each atomically.
-            self._disk.write_file(place, msgspec.json.encode(LAYOUT))
+            # Hosts may start at once, and all of them would write the same draft.
+            with locked(self.path / "layout.lock"):
+                if not place.exists():
+                    self._disk.write_file(place, msgspec.json.encode(LAYOUT))
         try:
             found = msgspec.json.decode(place.read_bytes(), type=Layout)
         except msgspec.MsgspecError as error:

@@ -1,0 +1,178 @@
+"""Giving partitions away: one to a named host, all of them before the host stops, some to others, or one to nobody.
+
+The steps, so that nothing is lost and subscribers notice as little as can be:
+
+1. Workers send no more and get a moment for the answers to what is out. What is not acknowledged by then is delivered
+   again by the other host, and that is the window at most. Publishing goes on.
+2. Nothing new begins in the partition; who publishes to it or reads it waits for the end of this. What is on its way
+   into the store gets there.
+3. Checkpoints are written, the store's files are closed.
+4. The record in ZooKeeper moves to the other host, by compare-and-set, under the next epoch.
+5. The other host is told, opens the partition under an epoch of its own, and its deliveries go on.
+6. Those who wait here are sent there.
+
+If 2 fails the partition stays. If this host fails between 3 and 5 the record says who owns the partition, and whoever
+asks that host makes it take it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from delivery.cluster.claims import Directory
+from delivery.cluster.hosts import HostTable
+from delivery.cluster.ownership import Ownership
+from delivery.cluster.partition import OwnedPartition
+from delivery.cluster.peers import Peers
+from delivery.cluster.placing import LOAD_SECONDS, Placing
+from delivery.cluster.use import ANSWER_SECONDS
+from delivery.errors import BadVersion, HootError, HostDraining, NotOwner, UnknownHost, again
+from delivery.metastore.records import HostRecord
+from delivery.model import near_names
+from delivery.storage.base import MessageStore
+
+log = logging.getLogger(__name__)
+
+GIVEN_AT_ONCE: Final = 8
+"""In threads."""
+TAKE_SECONDS: Final = 5.0
+"""How long the other host may take to open a partition."""
+_PAUSE_SECONDS: Final = 1.0
+
+
+class Giving:
+    """Gives this host's partitions away. For the trio thread; `run` empties the host while it is draining."""
+
+    def __init__(
+        self, ownership: Ownership, directory: Directory, store: MessageStore, hosts: HostTable, peers: Peers,
+        placing: Placing, *, flush: Callable[[], Awaitable[object]],
+    ) -> None:  # fmt: skip
+        """`flush` writes all checkpoints that are due."""
+        self._ownership, self._directory, self._store = ownership, directory, store
+        self._hosts, self._peers, self._placing, self._flush = hosts, peers, placing, flush
+        self._limiter = trio.CapacityLimiter(GIVEN_AT_ONCE)
+        self._drained = trio.Event()
+
+    @property
+    def draining(self) -> bool:
+        """Whether this host takes nothing new and gives away what it has."""
+        return self._ownership.draining
+
+    def close(self, *, closed: bool = True) -> None:
+        """Take nothing new, but for what the records name this host as the owner of; or take part again."""
+        self._ownership.draining = self._placing.draining = closed
+
+    def drain(self, draining: bool) -> int:
+        """Begin or end draining; how many partitions this host has now. `run` does the work."""
+        self.close(closed=draining)
+        self._drained.set()
+        return len(self._ownership)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """While the host is draining give away whatever it has, until cancelled."""
+        task_status.started()
+        while True:
+            await self._drained.wait()
+            if self.draining and len(self._ownership):
+                await self.empty()
+            if not self.draining:
+                self._drained = trio.Event()
+            else:
+                await trio.sleep(_PAUSE_SECONDS)
+
+    async def empty(self, answer_seconds: float = ANSWER_SECONDS) -> None:
+        """Give away every partition that another host takes. What nobody takes stays. See `give`."""
+        await self._hosts.recent(LOAD_SECONDS)
+        async with trio.open_nursery() as nursery:
+            for owned in self._ownership:
+                if (target := self._placing.least()) is not None:
+                    self._placing.note(target)
+                    nursery.start_soon(self.try_to_give, owned, target, answer_seconds)
+
+    async def move(self, queue: str, partition: int, host: str) -> None:
+        """Give one partition to a host. Fine when that is this host.
+
+        Raises UnknownHost, HostDraining, NotOwner (ask the owner), and what kept it from being moved.
+        """
+        await self._hosts.recent(0.0)
+        target = self._target(host)
+        owned = await self._ownership.acquire(queue, partition, given=target.host == self._hosts.me)
+        if target.host != self._hosts.me:
+            await self.give(owned, target)
+
+    async def give(
+        self, owned: OwnedPartition, target: HostRecord, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:  # fmt: skip
+        """Give one partition to `target` and return when that has opened it.
+
+        Subscribers get `answer_seconds` to acknowledge what is out; meanwhile nothing more is delivered from it.
+
+        Raises DeadlineExceeded when the store does not take in time what was published before (the partition stays),
+        and what kept the target from opening it (the partition is the target's all the same).
+        """
+        begun = trio.current_time()
+        async with self._ownership.locked(owned.key):
+            if owned.feed.error is not None:
+                raise again(owned.feed.error)
+            await self._empty(owned, partial(self._ownership.give, owned, target), answer_seconds)
+            try:
+                await self._hand_over(owned, target)
+            except BadVersion:
+                raise NotOwner(f"another host took partition {owned.key} at this moment") from None
+            await self._peers.take_partition(target, owned.key.queue, owned.key.partition, TAKE_SECONDS)
+        took = (trio.current_time() - begun) * 1000
+        log.info("%s: given to the host at %s:%d in %.0f ms", owned.key, target.address, target.port, took)
+
+    async def try_to_give(
+        self, owned: OwnedPartition, target: HostRecord, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:  # fmt: skip
+        """`give`, where nobody waits for it: a failure is logged, and its target is left alone for a while."""
+        try:
+            await self.give(owned, target, answer_seconds)
+        except HootError as error:
+            self._placing.avoid(target)
+            log.warning("%s could not be given to the host at %s:%d: %s", owned.key, target.address, target.port, error)
+
+    async def release(self, owned: OwnedPartition) -> None:
+        """Give one partition up; the next who is asked for it takes it. Raises as `give`."""
+        async with self._ownership.locked(owned.key):
+            if owned.feed.error is None:
+                error = NotOwner(f"partition {owned.key} was not used and is owned by nobody now")
+                await self._empty(owned, partial(self._ownership.lose, owned, error), ANSWER_SECONDS)
+                key = owned.key
+                give_up = partial(self._directory.release, key.queue, key.partition, owned.epoch, owned.version)
+                try:
+                    await trio.to_thread.run_sync(give_up, limiter=self._limiter)
+                except BadVersion:
+                    log.debug("%s: another host has it already", key)
+
+    async def _empty(self, owned: OwnedPartition, lose: Callable[[], None], answer_seconds: float) -> None:
+        """Steps 1 to 3."""
+        try:
+            await owned.use.empty(answer_seconds)
+            await self._flush()
+            lose()
+        finally:
+            self._ownership.reopen(owned)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._store.release, owned.key, limiter=self._limiter)
+
+    async def _hand_over(self, owned: OwnedPartition, target: HostRecord) -> None:
+        key = owned.key
+        claim = partial(self._directory.claim, key.queue, key.partition, target.host, target.session, owned.version)
+        await trio.to_thread.run_sync(claim, limiter=self._limiter)
+
+    def _target(self, host: str) -> HostRecord:
+        found = self._hosts.find(host)
+        if found is None:
+            near = near_names(host, [one.host for one in self._hosts.all])
+            hint = f": did you mean {' or '.join(near)}?" if near else "; `hoot host list` shows the live ones"
+            raise UnknownHost(f"there is no host {host!r}{hint}")
+        if found.draining or (found.host == self._hosts.me and self.draining):
+            raise HostDraining(f"host {host} is draining: it takes no partitions")
+        return found

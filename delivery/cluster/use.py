@@ -1,0 +1,97 @@
+"""Who uses an owned partition, since when nobody does, and how it is emptied before it goes to another host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import trio
+
+from delivery.errors import DeadlineExceeded
+
+COMMIT_SECONDS: Final = 5.0
+"""How long a partition that is given away waits for what is being stored; it is kept when that takes longer."""
+ANSWER_SECONDS: Final = 0.1
+"""How long it waits before for subscribers to acknowledge what is out; what they have not by then comes twice."""
+
+Tell = Callable[[], None]
+
+
+class Use:
+    """The use of one owned partition. For the trio thread only."""
+
+    __slots__ = ("_changed", "_readers", "_storing", "draining", "leaving", "taken_at", "used_at")
+
+    def __init__(self) -> None:
+        self.taken_at = self.used_at = trio.current_time()
+        self.draining = False
+        """It is about to be given away: subscriptions come to an end, publishing goes on."""
+        self.leaving = False
+        """It is being given away: nothing new begins."""
+        self._storing = 0
+        self._readers: dict[tuple[Tell, Tell], None] = {}
+        self._changed = trio.lowlevel.ParkingLot()
+
+    @property
+    def active(self) -> bool:
+        """Whether a subscription is being served from it, or something is being stored in it, at this moment."""
+        return bool(self._readers or self._storing)
+
+    def touch(self) -> None:
+        """Somebody asked for the partition."""
+        self.used_at = trio.current_time()
+
+    def storing(self) -> None:
+        """A batch was stamped and is on its way into the store."""
+        self._storing += 1
+
+    def stored(self) -> None:
+        """It arrived there; one that did not ends the partition, and with it this record."""
+        self._storing -= 1
+        if self.leaving:
+            self._changed.unpark_all()
+
+    @contextmanager
+    def reading(self, drain: Tell, end: Tell) -> Iterator[None]:
+        """As long as the context lasts, the partition has this reader.
+
+        When the partition is given away, `drain` asks the reader to come to an end, and `end` makes it.
+        """
+        reader = (drain, end)
+        self._readers[reader] = None
+        if self.draining:
+            drain()
+        try:
+            yield
+        finally:
+            del self._readers[reader]
+            self.touch()
+            self._changed.unpark_all()
+
+    async def empty(self, answer_seconds: float) -> None:
+        """Return when all that was being stored is, and no reader is left. From then on nothing begins until `reopen`.
+
+        Readers get `answer_seconds` to come to an end, while publishing goes on; then they are ended. Raises
+        DeadlineExceeded when the store takes longer than COMMIT_SECONDS.
+        """
+        self.draining = True
+        for drain, _ in list(self._readers):
+            drain()
+        with trio.move_on_after(answer_seconds):
+            while self._readers:
+                await self._changed.park()
+        self.leaving = True
+        with trio.move_on_after(COMMIT_SECONDS):
+            while self._storing:
+                await self._changed.park()
+        if self._storing:
+            raise DeadlineExceeded(f"the store did not take {self._storing} batches within {COMMIT_SECONDS:g} s")
+        for _, end in list(self._readers):
+            end()
+        while self._readers:
+            await self._changed.park()
+
+    def reopen(self) -> None:
+        """The partition is lost by now, or stays: whoever waits is told."""
+        self.draining = self.leaving = False

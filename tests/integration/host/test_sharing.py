@@ -1,0 +1,159 @@
+"""Several hosts share the partitions: who gets what, who takes over, and what subscribers notice of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from delivery import connect
+from delivery.errors import NotOwner
+from delivery.metastore.catalog import Catalog
+from delivery.model import QueueSettings
+from tests.integration.embedded import NEVER, eventually
+from tests.integration.engine import by_partition, check_checkpoints, check_delivered
+from tests.integration.several import Several, Steady, Watcher, several
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+PARTITIONS, WINDOW = 12, 500
+Story = Callable[[Several, Watcher], None]
+
+
+@pytest.fixture
+def three(zookeeper_hosts: str, catalog: Catalog, tmp_path: Path) -> Iterator[Several]:
+    catalog.create_queue("orders", QueueSettings(partitions=PARTITIONS))
+    with several(zookeeper_hosts, catalog, tmp_path, 3, "--set", f"window_messages={WINDOW}") as found:
+        yield found
+
+
+def test_what_nobody_owns_is_spread_though_one_host_alone_is_asked(three: Several) -> None:
+    told: dict[int, str | None] = {}
+    with three.connect(0) as asked:
+        for partition in range(PARTITIONS):
+            try:
+                asked.call("partitionInfo", "orders", partition)
+            except NotOwner as error:
+                told[partition] = error.address
+    counts = three.counts("orders")
+    assert sum(counts) == PARTITIONS
+    assert len(told) == counts[1] + counts[2]
+    for partition, address in told.items():
+        owner = three.owner("orders", partition)
+        assert address == f"{three.hosts[owner].address}:{three.hosts[owner].port}"
+        with three.connect(owner) as owning:
+            assert owning.call("partitionInfo", "orders", partition).partition == partition
+    assert max(counts) - min(counts) <= 3
+
+
+def test_all_hosts_agree_on_who_owns_what_whoever_is_asked_first(three: Several) -> None:
+    connections = [three.connect(number) for number in range(3)]
+    try:
+        for partition in range(PARTITIONS):
+            order = [(partition + turn) % 3 for turn in range(3)]
+            named: set[int | None] = set()
+            for number in order:
+                try:
+                    connections[number].call("partitionInfo", "orders", partition)
+                    named.add(three.hosts[number].port)
+                except NotOwner as error:
+                    named.add(int((error.address or "").rpartition(":")[2]))
+            assert named == {three.hosts[three.owner("orders", partition)].port}
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def told_while_delivering(three: Several, story: Story, duplicates: int) -> Watcher:
+    """Publish and deliver all the time while the story happens: nothing is lost, the order holds."""
+    with Watcher(three.zookeeper, "orders") as watcher:
+        with Steady(three.zookeeper, "orders", PARTITIONS) as steady:
+            eventually(lambda: len(watcher.ids()) == PARTITIONS, "all partitions deliver", 20)
+            told = len(watcher.events)
+            story(three, watcher)
+            NEVER.wait(0.3)
+        published = by_partition(steady.stored)
+        eventually(lambda: watcher.distinct() >= len(steady.stored), "everything at the callback", 30)
+        repeated = check_delivered(published, watcher.ids())
+        print(f"{repeated} of {len(steady.stored)} messages came twice")
+        assert repeated <= duplicates
+        assert watcher.events[told:] == [], "the subscriber noticed nothing"
+    check_checkpoints(three.zookeeper, "orders", "watcher", published, watcher.ids())
+    return watcher
+
+
+def test_a_killed_hosts_partitions_are_taken_over_by_all_others_at_once(three: Several) -> None:
+    moved: list[int] = []
+
+    def story(three: Several, watcher: Watcher) -> None:
+        moved.extend(p for p in range(PARTITIONS) if three.owner("orders", p) == 1)
+        assert moved
+        three.processes[1].kill()
+        since = time.monotonic()
+        eventually(lambda: three.counts("orders")[1] == 0, "the others own what it had", 10)
+        print(f"{len(moved)} partitions have new owners after {time.monotonic() - since:.3f} s")
+        NEVER.wait(1.0)
+        pauses = [watcher.longest_pause(p, since) for p in moved]
+        print("pauses of their deliveries:", [f"{pause:.3f}" for pause in sorted(pauses)])
+
+    told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
+
+
+def test_partitions_are_moved_while_they_are_in_use(three: Several) -> None:
+    def story(three: Several, watcher: Watcher) -> None:
+        for partition in range(3):
+            owner = three.owner("orders", partition)
+            target = three.hosts[(owner + 1) % 3]
+            since = time.monotonic()
+            with three.connect(owner) as asked:
+                asked.call("movePartition", "orders", partition, target.host)
+            took = time.monotonic() - since
+            assert three.owner("orders", partition) == (owner + 1) % 3
+            NEVER.wait(0.5)
+            pause = watcher.longest_pause(partition, since)
+            print(f"moved in {took:.3f} s, deliveries paused {pause:.3f} s")
+            assert pause < 2.0, "some hundred milliseconds on a busy machine"
+
+    told_while_delivering(three, story, duplicates=3 * WINDOW)
+
+
+def test_a_drained_host_gives_everything_away_and_takes_nothing(three: Several) -> None:
+    def story(three: Several, watcher: Watcher) -> None:
+        since = time.monotonic()
+        with three.connect(2) as drained:
+            left = drained.call("drainHost", True)
+            assert left == three.counts("orders")[2] or left > 0
+            eventually(lambda: drained.call("drainHost", True) == 0, "it has nothing left", 20)
+        print(f"drained in {time.monotonic() - since:.3f} s")
+        assert three.counts("orders")[2] == 0
+        NEVER.wait(0.5)
+        pauses = sorted(watcher.longest_pause(p, since) for p in range(PARTITIONS))
+        print("pauses of deliveries:", [f"{pause:.3f}" for pause in pauses])
+
+    told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
+
+
+def test_a_host_that_is_stopped_gives_its_partitions_away_first(three: Several) -> None:
+    def story(three: Several, watcher: Watcher) -> None:
+        since = time.monotonic()
+        three.processes[0].stop()
+        print(f"stopped in {time.monotonic() - since:.3f} s")
+        assert three.counts("orders")[0] == 0
+        NEVER.wait(0.5)
+        pauses = sorted(watcher.longest_pause(p, since) for p in range(PARTITIONS))
+        print("pauses of deliveries:", [f"{pause:.3f}" for pause in pauses])
+
+    told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
+
+
+def test_a_client_that_knows_the_wrong_host_publishes_all_the_same(three: Several) -> None:
+    with connect(three.zookeeper) as client:
+        queue = client.queue("orders")
+        first = queue.put(b"a", partition=0)
+        owner = three.owner("orders", 0)
+        with three.connect(owner) as asked:
+            asked.call("movePartition", "orders", 0, three.hosts[(owner + 1) % 3].host)
+        second = queue.put(b"b", partition=0)
+        assert second.id > first.id

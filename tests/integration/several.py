@@ -1,0 +1,139 @@
+"""Several region hosts on one ZooKeeper and one data folder, a publisher and a subscriber, and what both noted."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from delivery import PublishedMessage, connect
+from delivery.local import HostProcess
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import HostRecord
+from delivery.rpc.blocking import BlockingConnection
+from subscriber import Event, Message, Subscriber
+from tests.integration.embedded import NEVER
+from tests.integration.engine import SESSION_SECONDS
+
+
+class Several:
+    """Region hosts, each a process; `hosts` is in the order of their starts."""
+
+    def __init__(self, zookeeper: str, catalog: Catalog, folder: Path, *options: str) -> None:
+        self.zookeeper, self.catalog = zookeeper, catalog
+        self._folder = folder
+        self._options = ("--session-timeout", f"{SESSION_SECONDS:g}s", *options)
+        self.processes: list[HostProcess] = []
+        self.hosts: list[HostRecord] = []
+
+    def start(self) -> HostRecord:
+        """One more host."""
+        before = {host.host for host in self.catalog.hosts()}
+        log = self._folder / f"host-{len(self.processes)}.log"
+        process = HostProcess(self.zookeeper, self._folder / "data", *self._options, log=log)
+        process.start()
+        self.processes.append(process)
+        (found,) = [host for host in self.catalog.hosts() if host.host not in before]
+        self.hosts.append(found)
+        return found
+
+    def connect(self, number: int) -> BlockingConnection:
+        return BlockingConnection(self.hosts[number].address, self.hosts[number].port)
+
+    def counts(self, queue: str) -> list[int]:
+        """How many partitions of the queue each host owns, by ZooKeeper."""
+        owners = [record.host for record in self.catalog.owners(queue).values()]
+        return [owners.count(host.host) for host in self.hosts]
+
+    def owner(self, queue: str, partition: int) -> int:
+        """Which of the hosts owns it."""
+        record = self.catalog.partition(queue, partition)[0]
+        assert record is not None
+        return [host.host for host in self.hosts].index(record.host)
+
+
+@contextlib.contextmanager
+def several(zookeeper: str, catalog: Catalog, folder: Path, count: int, *options: str) -> Iterator[Several]:
+    """`count` hosts; all are killed at the end."""
+    found = Several(zookeeper, catalog, folder, *options)
+    try:
+        for _ in range(count):
+            found.start()
+        yield found
+    finally:
+        for process in found.processes:
+            process.kill()
+
+
+class Watcher:
+    """A subscriber in this process: when which message came to its callback, and the events it was told of."""
+
+    def __init__(self, zookeeper: str, queue: str, name: str = "watcher") -> None:
+        self.seen: list[tuple[float, int, int]] = []
+        self.events: list[Event] = []
+        self._subscriber = Subscriber(name, zookeeper)
+        self._subscriber.on_event(self.events.append)
+        self._subscriber.subscribe(queue, start="earliest").listener(self._note)
+
+    def _note(self, message: Message) -> None:
+        self.seen.append((time.monotonic(), message.partition, message.number))
+
+    def __enter__(self) -> Self:
+        self._subscriber.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._subscriber.stop()
+
+    def ids(self) -> dict[int, list[int]]:
+        """Per partition the ids of all callbacks, in order."""
+        found: dict[int, list[int]] = {}
+        for _, partition, number in list(self.seen):
+            found.setdefault(partition, []).append(number)
+        return found
+
+    def distinct(self) -> int:
+        return sum(len(set(ids)) for ids in self.ids().values())
+
+    def longest_pause(self, partition: int, since: float) -> float:
+        """Between two callbacks of a partition, in seconds, the first one before `since` included."""
+        times = [at for at, number, _ in self.seen if number == partition]
+        times = [at for at in times if at < since][-1:] + [at for at in times if at >= since]
+        return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+
+
+class Steady:
+    """A thread that publishes one small message to each partition every few milliseconds, and waits for none."""
+
+    def __init__(self, zookeeper: str, queue: str, partitions: int, every: float = 0.005) -> None:
+        self.stored: list[PublishedMessage] = []
+        self.error: BaseException | None = None
+        self._zookeeper, self._queue, self._partitions, self._every = zookeeper, queue, partitions, every
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="steady", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the publisher hangs"
+        if self.error is not None:
+            raise self.error
+
+    def _work(self) -> None:
+        try:
+            with connect(self._zookeeper) as client, client.queue(self._queue).publisher(linger_ms=0) as publisher:
+                receipts = []
+                while not self._stop.is_set():
+                    receipts += [publisher.put(b"x", partition=number) for number in range(self._partitions)]
+                    NEVER.wait(self._every)
+                self.stored = [receipt.result(60) for receipt in receipts]
+        except BaseException as error:  # noqa: BLE001 (the test gets it)
+            self.error = error
