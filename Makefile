@@ -11,12 +11,16 @@ STAMP := $(VENV)/.installed
 TEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?= live --size 100 --messages 1000000 --json
+SEEDS ?= 1000
+FIRST ?= 0
+MINUTES ?= 3
+SEED ?=
 
-.PHONY: help venv check format test nightly demo bench build clean
+.PHONY: help venv check format test nightly simulate test-chaos chaos demo bench build clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
-		printf '  make %-9s %s\n' "$$name" "$$text"; done
+		printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 venv: $(STAMP) ## make .venv with everything in it (once; again when pyproject.toml changes)
 
@@ -56,6 +60,15 @@ test: $(STAMP) ## every test but the nightly ones (TEST_ARGS="-k window")
 
 nightly: $(STAMP) ## the long runs: many seeds, random kills
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
+
+simulate: $(STAMP) ## a simulated region under faults, seed after seed (SEEDS=1000 FIRST=0)
+	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
+
+test-chaos: $(STAMP) ## three hosts and a ZooKeeper ensemble through the rows of the fault table (3 minutes)
+	$(BIN)/python -m pytest -m chaos $(TEST_ARGS)
+
+chaos: $(STAMP) ## real hosts, ZooKeepers and subscribers under random faults, checked (MINUTES=3 SEED=7)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)

@@ -1,0 +1,231 @@
+"""All that runs in a chaos run: the ensemble, the hosts, who publishes and who listens, and the proxy between them.
+
+    host n      -> ZooKeeper      127.0.0.1n   legs `host-n.zookeeper-m`
+    publishers  -> host n         127.0.0.2    legs `host-n.clients`
+    hosts       -> subscriber     127.0.0.3    legs `<subscriber>`
+
+Publishers, subscribers and the watching test itself have their own direct way to ZooKeeper. Hosts share a data folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from delivery.client import connect
+from delivery.embedded.ports import free_port
+from delivery.errors import HootError
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.zookeeper import ZooKeeperClient
+from tests.chaos import listening, publishing, tailing
+from tests.chaos.children import Child, Keeper, python
+from tests.chaos.ensemble import Ensemble
+from tests.chaos.proxy import HEALTHY, Faults, Proxy
+from tests.integration.embedded import eventually
+
+QUEUE = "orders"
+BUSIEST = "busiest"
+"""In place of a host's name: the one that owns most partitions when it is struck."""
+FOR_PUBLISHERS, FOR_HOSTS = "127.0.0.2", "127.0.0.3"
+LOOPBACK = "127.0.0.1"
+_CLOCK = struct.Struct("<q")
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a run is, and the settings that its invariants need to know."""
+
+    hosts: int = 3
+    partitions: int = 6
+    session_seconds: float = 4.0
+    window_messages: int = 1000
+    rate: float = 150.0
+    """Puts a second of each batching publisher."""
+
+
+class Listens(msgspec.Struct, frozen=True):
+    """One subscription."""
+
+    name: str
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] | None = None
+    pause: float = 0.0
+    hiccup: float = 0.0
+    """See listening.Orders."""
+
+    def wants(self, partition: int, topic: str) -> bool:
+        """Whether a message is for it."""
+        return (not self.topics or topic in self.topics) and (self.partitions is None or partition in self.partitions)
+
+
+SUBSCRIPTIONS = (
+    Listens("whole", hiccup=0.5),
+    Listens("filtered", topics=("a",)),
+    Listens("evens", partitions=(0, 2, 4), pause=0.004),
+)
+CHURN = Listens("churn")
+BATCHING, IMPATIENT, DIRECT = "batching", "impatient", "direct"
+
+
+class Cluster:
+    """The processes of one run, by name. `run` starts and ends them."""
+
+    def __init__(self, folder: Path, shape: Shape) -> None:
+        self.folder, self.shape = folder, shape
+        self.histories = folder / "histories"
+        self.logs = folder / "logs"
+        for path in (self.histories, self.logs):
+            path.mkdir(parents=True, exist_ok=True)
+        self.ensemble = Ensemble(folder)
+        self.proxy = Proxy()
+        self._keeper = Keeper()
+        self.host_ports = {name: free_port(None) for name in self._numbered("host", shape.hosts)}
+        self.subscriber_ports = {one.name: free_port(None) for one in (*SUBSCRIPTIONS, CHURN)}
+        self.hosts: dict[str, Child] = {}
+        self.publishers: dict[str, Child] = {}
+        self.subscribers: dict[str, Child] = {}
+        self.tail: Child | None = None
+        self.churn: Child | None = None
+        self._zookeeper: ZooKeeperClient | None = None
+
+    @staticmethod
+    def _numbered(what: str, count: int) -> list[str]:
+        return [f"{what}-{number}" for number in range(1, count + 1)]
+
+    @property
+    def address(self) -> str:
+        """Of ZooKeeper, by the direct way."""
+        return self.ensemble.address
+
+    @property
+    def catalog(self) -> Catalog:
+        """What ZooKeeper holds, by the direct way."""
+        assert self._zookeeper is not None
+        return Catalog(self._zookeeper)
+
+    def children(self) -> list[Child]:
+        """All but ZooKeeper."""
+        others = [one for one in (self.tail, self.churn) if one is not None]
+        return [*self.hosts.values(), *self.publishers.values(), *self.subscribers.values(), *others]
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Everything is up inside, and nothing is left after."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._keeper)
+            stack.enter_context(self.proxy)
+            stack.enter_context(self.ensemble)
+            stack.callback(self._close)
+            self._make_hosts()
+            for host in self.hosts.values():
+                host.start()
+            self._zookeeper = stack.enter_context(ZooKeeperClient(self.address, deadline=2.0))
+            eventually(lambda: len(self.live_hosts()) == len(self.hosts), "all hosts are registered", 60)
+            with connect(self.address) as client:
+                client.create_queue(QUEUE, partitions=self.shape.partitions)
+            self._make_clients()
+            yield
+
+    def step_clock(self, host: str, seconds: float) -> None:
+        """From now on the wall clock of a host is off by so much."""
+        with (self.folder / f"{host}.clock").open("r+b") as file:
+            file.write(_CLOCK.pack(round(seconds * 1e9)))
+
+    def disturb(self, leg: str, faults: Faults) -> None:
+        """Set the faults of all legs whose name begins so."""
+        for name in self.proxy.legs:
+            if name.startswith(leg):
+                self.proxy.set(name, faults)
+
+    def heal(self) -> None:
+        """End what the proxy and the clocks do."""
+        for name in self.proxy.legs:
+            self.proxy.set(name, HEALTHY)
+        for host in self.hosts:
+            self.step_clock(host, 0.0)
+
+    def live_hosts(self) -> dict[str, HostRecord]:
+        """The registered hosts by our names; empty when ZooKeeper does not answer."""
+        names = {port: name for name, port in self.host_ports.items()}
+        with contextlib.suppress(HootError):
+            return {names[record.port]: record for record in self.catalog.hosts()}
+        return {}
+
+    def owners(self) -> dict[int, PartitionRecord]:
+        """Each partition's owner record. Raises HootError."""
+        return self.catalog.owners(QUEUE)
+
+    def owned_by(self, host: str) -> set[int]:
+        """The partitions of a host; empty when ZooKeeper does not answer."""
+        record = self.live_hosts().get(host)
+        with contextlib.suppress(HootError):
+            if record is not None:
+                return {number for number, owner in self.owners().items() if owner.host == record.host}
+        return set()
+
+    def busiest(self) -> str:
+        """The host that owns most partitions; any when ZooKeeper does not answer."""
+        return max(self.host_ports, key=lambda name: len(self.owned_by(name)))
+
+    def history(self, name: str) -> Path:
+        """The file of a publisher, a subscriber, the tail, the watcher or the nemesis."""
+        return self.histories / name
+
+    def _make_hosts(self) -> None:
+        for number, (name, port) in enumerate(self.host_ports.items()):
+            own = f"127.0.0.1{number + 1}"
+            for node in self.ensemble.nodes:
+                self.proxy.add(f"{name}.zookeeper-{node.number}", own, (LOOPBACK, node.client_port))
+            self.proxy.add(f"{name}.clients", FOR_PUBLISHERS, (LOOPBACK, port))
+            clock = self.folder / f"{name}.clock"
+            clock.write_bytes(_CLOCK.pack(0))
+            shape = self.shape
+            zookeeper = ",".join(f"{own}:{node.client_port}" for node in self.ensemble.nodes)
+            command = [
+                "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(self.folder / "data"),
+                "--port", str(port), "--no-http", "--until-eof", "--grace", "5s",
+                "--session-timeout", f"{shape.session_seconds:g}s", "--set", f"window_messages={shape.window_messages}",
+            ]  # fmt: skip
+            self.hosts[name] = self._child(name, command, HOOT_CHAOS_CLOCK=str(clock))
+
+    def _make_clients(self) -> None:
+        detour = f"{FOR_PUBLISHERS}:{','.join(map(str, self.host_ports.values()))}"
+        for name, timeout in ((BATCHING, 20.0), (IMPATIENT, 1.5), (DIRECT, 10.0)):
+            file = str(self.history(f"publisher-{name}"))
+            rate = self.shape.rate / 3 if name == DIRECT else self.shape.rate
+
+            def publish(incarnation: int, name: str = name, file: str = file, timeout: float = timeout,
+                        rate: float = rate) -> list[str]:  # fmt: skip
+                return python("tests.chaos.publishing", publishing.Orders(
+                    self.address, QUEUE, f"{name}.{incarnation}", f"{file}.{incarnation}", rate, timeout, name == DIRECT
+                ))  # fmt: skip
+
+            self.publishers[name] = Child(
+                name, self._keeper, self.logs / f"{name}.log", publish, HOOT_CHAOS_DETOUR=detour
+            )
+        for one in SUBSCRIPTIONS:
+            self.subscribers[one.name] = self._listener(one)
+        self.churn = self._listener(CHURN)
+        tail = python("tests.chaos.tailing", tailing.Orders(self.address, QUEUE, str(self.history("tail"))))
+        self.tail = self._child("tail", tail, HOOT_CHAOS_DETOUR=detour)
+
+    def _listener(self, one: Listens) -> Child:
+        port = self.subscriber_ports[one.name]
+        self.proxy.add(one.name, FOR_HOSTS, (LOOPBACK, port))
+        orders = listening.Orders(
+            self.address, QUEUE, one.name, str(self.history(f"subscriber-{one.name}")), port, FOR_HOSTS,
+            list(one.topics), None if one.partitions is None else list(one.partitions), one.pause, one.hiccup,
+            one is CHURN,
+        )  # fmt: skip
+        return self._child(one.name, python("tests.chaos.listening", orders))
+
+    def _child(self, name: str, arguments: list[str], **environment: str) -> Child:
+        return Child(name, self._keeper, self.logs / f"{name}.log", lambda _: arguments, **environment)
+
+    def _close(self) -> None:
+        for child in self.children():
+            child.close()
