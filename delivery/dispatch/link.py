@@ -35,7 +35,7 @@ class PackedTarget:
         return self._connection.ready
 
     def when_ready(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once when it does again."""
+        """Call `tell` once when it does again, or is gone."""
         self._connection.when_ready(tell)
 
     def push(

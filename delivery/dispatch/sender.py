@@ -57,7 +57,7 @@ class Target(Protocol):
         """Whether it takes a push now."""
 
     def when_ready(self, tell: Callable[[], None], /) -> None:
-        """Call `tell` once when it is ready again; not when it breaks before."""
+        """Call `tell` once when it is ready again, or broken."""
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None], /

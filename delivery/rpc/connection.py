@@ -85,7 +85,7 @@ class Connection:
         return bool(self._broken) or not self._outbox.waiting
 
     def when_ready(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once, as soon as it is ready again; not at all when it breaks before."""
+        """Call `tell` once, as soon as it is ready again, or broken."""
         self._waiting[tell] = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -205,12 +205,15 @@ class Connection:
         oldest.on_reply(reply)
 
     def _break(self, why: str) -> None:
-        """Fail every call that has no reply, and all later ones; only the first reason counts."""
+        """Fail every call that has no reply, and all later ones; only the first reason counts. Who waits is told."""
         self._broken = self._broken or why
         self._socket.close()
         unanswered, self._sent = self._sent, deque()
         for sent in unanswered:
             sent.on_reply(SubscriberUnreachable(self._broken))
+        waiting, self._waiting = self._waiting, {}
+        for tell in waiting:
+            tell()
 
 
 def _notice_dead_peer(connected: trio.socket.SocketType) -> None:

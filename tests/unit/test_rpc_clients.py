@@ -93,6 +93,20 @@ def test_a_push_that_the_peer_does_not_take_is_kept_and_sent_whole_when_it_does(
     trio.run(story)
 
 
+def test_who_waits_for_a_connection_to_get_ready_is_told_of_its_end() -> None:
+    """A sender may have nothing else under way on it that would fail."""
+
+    async def story() -> None:
+        told: list[Any] = []
+        async with listening(silence) as port, connected(port) as connection:
+            connection.push("q", "s", 1, 2, 3, 4, bytes(15 << 20), lambda _: None)
+            connection.when_ready(lambda: told.append(connection.ready))
+            await connection.aclose()
+        assert told == [True]
+
+    trio.run(story)
+
+
 def test_a_connection_that_broke_while_it_kept_bytes_is_ready_to_say_so() -> None:
     async def story() -> None:
         async def hang_up(stream: trio.SocketStream) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -192,9 +193,13 @@ def test_plain_scanners_keep_to_their_partitions_topics_and_ids(connection: Bloc
         scanner = connection.call(method, *args)
         return [m.body for m in connection.call("messageScannerGetList", scanner, 1000)]
 
+    def by_id(wanted: Iterable[int]) -> list[bytes]:  # two partitions may give the same id in the same millisecond
+        return [b"%d" % n for n in sorted(wanted, key=lambda n: (ids[n], n % 2))]
+
     assert scan("openPartitionScanner", orders, 1, IDL.Scan()) == [b"1", b"3", b"5", b"7", b"9", b"11"]
-    assert scan("openCombinedPartitionScanner", orders, [1, 0], IDL.Scan(topics=["LGA"])) == [b"0", b"3", b"6", b"9"]
-    assert scan("openQueueScanner", orders, IDL.Scan(startId=ids[3], stopId=ids[6])) == [b"3", b"4", b"5"]
+    assert scan("openCombinedPartitionScanner", orders, [1, 0], IDL.Scan(topics=["LGA"])) == by_id([0, 3, 6, 9])
+    between = [n for n in range(12) if ids[3] <= ids[n] < ids[6]]
+    assert scan("openQueueScanner", orders, IDL.Scan(startId=ids[3], stopId=ids[6])) == by_id(between)
     with pytest.raises(InvalidRequest):
         connection.call("openCombinedPartitionScanner", orders, [], IDL.Scan())
     with pytest.raises(UnknownPartition):
