@@ -1,0 +1,70 @@
+"""What of the real code is replaced while a simulation runs: threads, the wall clock of runs, sockets, chance."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+from unittest import mock
+
+import trio
+from trio._core import _run
+
+from delivery.cluster import membership, peers, placing
+from delivery.dispatch import delivery, link
+from delivery.metastore.records import HostRecord
+from tests.simulation.connection import SimulatedConnection
+from tests.simulation.machine import here, spend
+from tests.simulation.peers import SimulatedPool, open_stream
+
+T = TypeVar("T")
+
+_Random = random.Random
+
+
+async def _run_sync(
+    work: Callable[..., T], *args: Any, limiter: trio.CapacityLimiter | None = None, **_options: object
+) -> T:
+    """trio.to_thread.run_sync, with a strand of the machine in the place of the thread."""
+    machine = here.get()
+    await trio.lowlevel.checkpoint_if_cancelled()
+    if limiter is None:
+        return await machine.run_blocking(partial(work, *args))
+    async with limiter:
+        return await machine.run_blocking(partial(work, *args))
+
+
+def _is_gone(record: HostRecord) -> bool:
+    """cluster.probe.is_gone: whether connections are refused."""
+    machine: Any = here.get()
+    cut = machine.network.is_cut(machine.name, record.host)
+    spend(0.5 if cut else 0.001)
+    return not cut and (record.address, record.port) not in machine.network.listening
+
+
+def _random(seed: object = None) -> random.Random:
+    """random.Random, which without a seed would take one from the system."""
+    return _Random(random.getrandbits(64) if seed is None else seed)  # type: ignore[arg-type]
+
+
+@contextmanager
+def simulated(seed: int) -> Iterator[None]:
+    """The replacements, for one run."""
+    random.seed(seed)
+    replaced: list[tuple[object, str, object]] = [
+        (trio.to_thread, "run_sync", _run_sync),
+        (trio, "open_tcp_stream", open_stream),
+        (link, "Connection", SimulatedConnection),
+        (peers, "Pool", SimulatedPool),
+        (membership, "is_gone", _is_gone),
+        (delivery, "_first_run", lambda: here.get().first_run()),
+        (random, "Random", _random),
+        (placing, "Random", _random),
+        (_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+    ]
+    with ExitStack() as stack:
+        for where, name, what in replaced:
+            stack.enter_context(mock.patch.object(where, name, what))
+        yield

@@ -1,0 +1,197 @@
+"""A subscriber of the simulation: the real inbox, service and registration, and a listener that follows a script.
+
+A message counts as handled when the listener has returned. The listener fails now and then, and sometimes the process
+ends in the middle of a push, with messages handled and not acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, cast
+
+import trio
+
+from delivery.dispatch.sender import Stream
+from delivery.errors import HootError
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.model import Message
+from delivery.rpc.promise import Promise
+from delivery.rpc.protocol import Call as ThriftCall, load_idl
+from subscriber.inbox import Inbox, Turn
+from subscriber.listeners import Abandoned, check_listener
+from subscriber.registration import Plan, SubscriberZooKeeper
+from subscriber.request import Request
+from subscriber.service import Attachment, ListenerService
+from subscriber.subscription import Subscription
+from tests.simulation.kernel import Call, Kernel
+from tests.simulation.machine import Crashed, Machine, here
+from tests.simulation.network import Network, Wire
+from tests.simulation.session import SimulatedSession
+from tests.simulation.zookeeper import ZooKeeperServer
+
+RENEW_SECONDS: Final = 2.0
+
+
+class Script:
+    """How often a listener goes wrong; `handled` may be slow."""
+
+    def __init__(self, failing: float, dying: float) -> None:
+        self.failing, self.dying = failing, dying
+        self.calm = False
+
+
+class SimulatedSubscriber(Machine):
+    """One process of a subscriber."""
+
+    def __init__(
+        self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script
+    ) -> None:
+        super().__init__(kernel, name)
+        self.session = SimulatedSession(self, server, reset_chance=0.002, deadline=1.5)
+        self._network, self._script = network, script
+        self._address = (name, port)
+        self._token = f"token-{name}-{port}"
+        self._hinted = trio.Event()
+        self._service: Service | None = None
+
+    async def run(self, record: SubscriptionRecord) -> None:
+        """Listen and keep registered, until crashed."""
+        here.set(self)
+        self._service = service = Service(self, record.name)
+        try:
+            with self.scope:
+                self.session.start()
+                listener = ListenerRecord(address=self._address[0], port=self._address[1], token=self._token)
+                service.attach(record, listener, self._handle)
+                self._network.listen(self._address, self, service)
+                await self._keep_registered(record, listener)
+        except* Crashed:
+            pass
+
+    async def _keep_registered(self, record: SubscriptionRecord, listener: ListenerRecord) -> None:
+        registration = SubscriberZooKeeper(cast("Any", self.session), record.name, force=True)
+        catalog = Catalog(self.session)
+
+        def register() -> None:
+            replace = catalog.listener(record.queue, record.name)
+            registration.register(Plan(record, record, replace), listener)
+
+        registered = False
+        registration.watch(record.queue, self._hint)
+        while True:
+            self._hinted = trio.Event()
+            try:
+                if registered:
+                    work: Callable[[], object] = partial(registration.renew, record, listener)
+                else:
+                    work = register
+                await trio.to_thread.run_sync(work)
+                if not registered:
+                    self.kernel.note("attached", self.name, record.name)
+                registered = True
+            except HootError as error:
+                self.kernel.note("not attached", self.name, error)
+                await trio.sleep(0.2)
+                continue
+            with trio.move_on_after(RENEW_SECONDS):
+                await self._hinted.wait()
+
+    def _hint(self) -> None:
+        self._hinted.set()
+
+    def _turn(self, partition: int) -> Turn:
+        """The epoch and run of the push that is being handled."""
+        assert self._service is not None
+        return self._service.inbox._partitions[partition]._turn
+
+    def _handle(self, message: Message) -> None:
+        kernel = self.kernel
+        if not self.alive:
+            raise Abandoned
+        if not self._script.calm and kernel.chance(self._script.failing):
+            kernel.note("fails at", self.name, message.partition, message.number)
+            raise ValueError("the script says so")
+        turn = self._turn(message.partition)
+        kernel.note("handled", self.name, message.partition, message.number, message.body, turn)
+        if not self._script.calm and kernel.chance(self._script.dying):
+            self.crash()
+            raise Abandoned
+
+
+class Service:
+    """What a subscriber does with calls: the real service on a simulated dispatch thread, answers in order."""
+
+    def __init__(self, machine: SimulatedSubscriber, name: str) -> None:
+        self._machine = machine
+        self._dispatcher = _Dispatcher(machine)
+        self._service = ListenerService(name, cast("Any", self._dispatcher), lambda _: None)
+        self._push = load_idl("subscriber").Push
+        self.inbox = Inbox(())
+        self._answers: dict[Wire, deque[tuple[Promise[object], Callable[[Any], None]]]] = {}
+
+    def attach(self, record: SubscriptionRecord, listener: ListenerRecord, handle: Callable[[Message], None]) -> None:
+        """Take pushes of a subscription."""
+        subscription = Subscription(record.name, _request(record.queue), (check_listener(handle, "message"),))
+        attachment = self._service.attached[record.queue] = Attachment(subscription, record, listener)
+        self.inbox = attachment.inbox
+
+    def hello(self, queue: str, subscription: str) -> Promise[object]:
+        """The token, for who asks whether this is the right listener."""
+        args = _Args(queue=queue, subscription=subscription)
+        return self._service.begin(ThriftCall("Listener", "hello", 0, args))
+
+    def push(self, stream: Stream, run: int, after: int, data: bytes) -> Promise[object]:
+        """A push has arrived."""
+        push = self._push(
+            queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
+            run=run, after=after, batches=data,
+        )  # fmt: skip
+        return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
+
+    def call(self, wire: Wire, ask: Callable[[], Promise[object]], answer: Callable[[Any], None]) -> None:
+        """Answer what came over a wire, after all that came before it."""
+        promise = ask()
+        waiting = self._answers.setdefault(wire, deque())
+        waiting.append((promise, answer))
+        promise.then(lambda _: self._flush(wire, waiting))
+
+    def _flush(self, wire: Wire, waiting: deque[tuple[Promise[object], Callable[[Any], None]]]) -> None:
+        while waiting and (outcome := waiting[0][0].outcome) is not None:
+            wire.send(self._machine, partial(waiting.popleft()[1], outcome))
+
+
+class _Args:
+    """The arguments of a call."""
+
+    def __init__(self, **fields: object) -> None:
+        self.__dict__ |= fields
+
+
+class _Dispatcher:
+    """One job after another, each after some time."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._free_at = 0.0
+
+    def submit(self, job: Call) -> None:
+        """A job, behind all others."""
+        kernel = self._machine.kernel
+        takes = kernel.between(0.0005, 0.005) if not kernel.chance(0.03) else kernel.between(0, 0.5)
+        self._free_at = max(self._free_at, kernel.now) + takes
+        self._machine.act_later(self._free_at - kernel.now, job)
+
+    def post(self, call: Call) -> None:
+        """A call on the trio thread."""
+        call()
+
+    def hop(self, *_: object) -> None:
+        """No listener is async here."""
+        raise AssertionError("no listener is async here")
+
+
+def _request(queue: str) -> Request:
+    return Request(queue=queue, partitions=None, starts={}, start=0, topics=())

@@ -1,0 +1,135 @@
+"""The world of one run: a ZooKeeper, a disk, a network, and the hosts, subscribers and publishers on it.
+
+All of its size and shape comes from the seed: one or two partitions, two or three hosts, one or two subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from delivery.client.hosts import Owners
+from delivery.metastore import records
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.ops import Create
+from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.model import QueueSettings
+from delivery.storage.base import PartitionKey
+from tests.simulation.disk import Disk
+from tests.simulation.host import SESSION_SECONDS, SimulatedHost
+from tests.simulation.kernel import Kernel
+from tests.simulation.machine import Machine
+from tests.simulation.network import Network
+from tests.simulation.publisher import QUEUE, SimulatedPublisher
+from tests.simulation.subscriber import Script, SimulatedSubscriber
+from tests.simulation.zookeeper import ZooKeeperServer
+from tests.znodes import FakeZNodes
+
+GENERATION: Final = "g1"
+RESTART_SECONDS: Final = 1.5
+WORK_SECONDS: Final = 5.5
+
+
+class World:
+    """Everything that is simulated."""
+
+    def __init__(self, seed: int) -> None:
+        self.kernel = kernel = Kernel(seed)
+        self.server = ZooKeeperServer(kernel, SESSION_SECONDS)
+        self.network = Network(kernel)
+        self.disk = Disk(kernel)
+        self.partitions = 1 + kernel.chance(0.4)
+        self.subscriptions = [
+            SubscriptionRecord(
+                name=name, queue=QUEUE, generation=GENERATION, created_ms=1,
+                starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics,
+            )
+            for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
+        ]  # fmt: skip
+        self.script = Script(failing=0.01, dying=0.003)
+        self.catalog = Catalog(FakeZNodes(self.server.tree))
+        self._lay_out()
+        self.hosts: list[SimulatedHost] = []
+        self.subscribers: list[SimulatedSubscriber] = []
+        owners = Owners(self.catalog, kernel.random)
+        self.publishers = [
+            SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.partitions)
+            for n in range(1 + kernel.chance(0.5))
+        ]
+        self._nursery: trio.Nursery | None = None
+        self._machines = 0
+
+    def _lay_out(self) -> None:
+        """What ZooKeeper holds at the beginning."""
+        self.catalog.ensure_layout()
+        zk = FakeZNodes(self.server.tree)
+        queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
+        zk.create(records.queue_path(QUEUE), records.encode(queue))
+        for path in (records.partitions_path, records.subscriptions_path, records.listeners_path):
+            zk.multi([Create(path(QUEUE))])
+        for record in self.subscriptions:
+            self.catalog.put_subscription(record, create=True)
+
+    def key(self, partition: int) -> PartitionKey:
+        """A partition's name on the disk."""
+        return PartitionKey(QUEUE, GENERATION, partition)
+
+    async def run(self, until: Callable[[], bool]) -> None:
+        """Start everything, and end everything as soon as `until` says so, which is asked from WORK_SECONDS on."""
+        over = trio.Event()
+        async with trio.open_nursery() as self._nursery:
+            for slot in range(2 + self.kernel.chance(0.3)):
+                self._start_host(slot)
+            for record in self.subscriptions:
+                self._start_subscriber(record)
+            self.kernel.later(WORK_SECONDS, partial(self._look, until, over))
+            try:
+                await over.wait()
+            finally:
+                for machine in list(self.machines()):
+                    machine.crash()
+                self._nursery.cancel_scope.cancel()
+
+    def machines(self) -> Iterator[Machine]:
+        """All that live now."""
+        yield from self.hosts
+        yield from self.subscribers
+        yield from self.publishers
+
+    def _look(self, until: Callable[[], bool], over: trio.Event) -> None:
+        if until():
+            over.set()
+        else:
+            self.kernel.later(0.1, partial(self._look, until, over))
+
+    def _start_host(self, slot: int) -> None:
+        self._machines += 1
+        host = SimulatedHost(self.kernel, f"host{slot}.{self._machines}", 7000 + slot, self.network, self.server)
+        self._start(host, self.hosts, host.run, self.disk, partial(self._start_host, slot))
+
+    def _start_subscriber(self, record: SubscriptionRecord) -> None:
+        self._machines += 1
+        name, port = f"{record.name}.{self._machines}", 9000 + self._machines
+        subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script)
+        self._start(subscriber, self.subscribers, subscriber.run, record, partial(self._start_subscriber, record))
+
+    def _start(self, machine: Any, group: list[Any], run: Any, what: object, again: Callable[[], None]) -> None:
+        """A machine, and another one in its place some time after its end."""
+        group.append(machine)
+
+        def over() -> None:
+            group.remove(machine)
+            self.kernel.note("over", machine.name)
+            self.kernel.later(self.kernel.between(0.05, RESTART_SECONDS), restart)
+
+        def restart() -> None:
+            assert self._nursery is not None
+            if not self._nursery.cancel_scope.cancel_called:
+                again()
+
+        machine.on_crash.append(over)
+        assert self._nursery is not None
+        self._nursery.start_soon(run, what)
