@@ -38,7 +38,7 @@ class Nemesis:
         self.faults = 0 if self._kernel.chance(0.05) else self._kernel.random.randint(1, FAULTS_MAX)
         self._single: list[Callable[[Machine], None]] = [
             self.crash, self.crash, self.pause, self.pause, self.pause, self.cut_from_zookeeper,
-            self.cut_from_zookeeper, self.expire, self.reset, self.cut_network, self.step_clock,
+            self.cut_from_zookeeper, self.expire, self.reset, self.stall, self.cut_network, self.step_clock,
         ]  # fmt: skip
         self._general: list[Callable[[], None]] = [
             self.slow_disk, self.failing_disk, self.failing_disk, self.stop_host, self.drain_host, self.move_partition,
@@ -122,6 +122,11 @@ class Nemesis:
         for wire in self._world.network.wires():
             if machine in (wire.near, wire.far):
                 wire.reset()
+
+    def stall(self, machine: Machine) -> None:
+        """Paused for so long that somebody on the way drops its connections."""
+        self.pause(machine)
+        self._kernel.later(self._kernel.between(0.05, 0.5), partial(self.reset, machine))
 
     def cut_network(self, machine: Machine) -> None:
         """Between it and one of those that it talks to; nobody is told."""
