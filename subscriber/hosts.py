@@ -12,7 +12,8 @@ from typing import Final
 
 from delivery.errors import HootError, NoHost, ProtocolError
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import HostRecord, ListenerRecord
+from delivery.metastore.live import LiveHosts, parse_address
+from delivery.metastore.records import ListenerRecord
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.pool import Pool
 from delivery.rpc.protocol import decode_reply, encode_call
@@ -33,7 +34,7 @@ class Hosts:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._live: list[HostRecord] = []
+        self._live = LiveHosts(())
 
     @contextlib.contextmanager
     def asking(self, queue: str) -> Iterator[Callable[[int], int]]:
@@ -55,27 +56,21 @@ class Hosts:
                 if not error.retryable or time.monotonic() > end:
                     raise
                 log.debug("the last id of %s/%d is asked for again: %s", queue, partition, error)
-                told = _split(error.address)
-            self._live = []
+                told = parse_address(error.address)
+            self._live = LiveHosts(())
             if told is None or pause:  # the first hint of where the owner is, is followed at once
                 time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _PAUSE_SECONDS_MAX) or _PAUSE_SECONDS
 
     def _candidate(self, queue: str, partition: int) -> tuple[str, int]:
         """The owner, if it lives, else any host: it will become the owner."""
-        self._live = self._live or self._catalog.readable_hosts()[0]
-        if not self._live:
+        if not self._live.able:
+            self._live = LiveHosts(self._catalog.readable_hosts()[0])
+        if not self._live.able:
             raise NoHost("no region host is running: start one with `hoot serve`")
         owner, _ = self._catalog.partition(queue, partition)
-        of_owner = [host for host in self._live if owner and (host.host, host.session) == (owner.host, owner.session)]
-        able = [host for host in self._live if not host.draining]
-        chosen = random.choice(of_owner or able or self._live)
+        chosen = self._live.owner(owner) or random.choice(self._live.able)
         return chosen.address, chosen.port
-
-
-def _split(address: str | None) -> tuple[str, int] | None:
-    host, _, port = (address or "").rpartition(":")
-    return (host, int(port)) if host and port.isdecimal() else None
 
 
 def is_alive(listener: ListenerRecord, queue: str, subscription: str) -> bool:

@@ -6,10 +6,7 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from delivery.errors import (
-    HootError,
-    NoKey,
-)
+from delivery.errors import HootError, NoKey
 from delivery.metastore.tables.base import (
     MetaStore,
     MetastoreCursor,
@@ -17,16 +14,13 @@ from delivery.metastore.tables.base import (
     MetastoreTableItem,
     Put,
 )
-from delivery.metastore.tables.values import (
-    Value,
-)
+from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Version, Versioned
 
 StartStore = Callable[[], MetaStore]
 NEW, ANY = Version.NEW, Version.ANY
 LETTERS = string.ascii_lowercase[5:24]  # f to x
 FULL = Value({"name": b"first", "counter": b"7"})
-ANY, NEW = Version.ANY, Version.NEW
 WRONG = Version(99)
 
 

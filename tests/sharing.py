@@ -14,7 +14,7 @@ from delivery.cluster.placing import Placing
 from delivery.cluster.takeover import Takeovers
 from delivery.errors import HootError
 from delivery.metastore.records import HostRecord
-from tests.hosting import ME, Scene, ScriptedCluster
+from tests.hosting import ME, Scene, ScriptedCluster, queue_record
 
 
 class Watches:
@@ -75,6 +75,11 @@ class Company:
         """A host's session ends."""
         del self.cluster.live[host]
         self.watches.hint()
+
+
+def wide(partitions: int = 20) -> ScriptedCluster:
+    """A cluster whose only queue has many partitions."""
+    return ScriptedCluster(queue_record(partitions=partitions))
 
 
 def other(name: str, session: int, partitions: int = 0, *, draining: bool = False) -> HostRecord:

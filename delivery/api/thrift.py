@@ -16,7 +16,8 @@ import trio
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading, check_number
 from delivery.cluster.queues import QueueTable
-from delivery.errors import InvalidRequest
+from delivery.errors import CorruptRecord, InvalidRequest
+from delivery.metastore.live import LiveHosts
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.model import check_name
 from delivery.publish.pending import Stored
@@ -31,8 +32,8 @@ class Owners(Protocol):
     def owners(self, queue: str) -> dict[int, PartitionRecord]:
         """The owner of each partition that has one."""
 
-    def hosts(self) -> list[HostRecord]:
-        """The live hosts."""
+    def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
+        """The live hosts, and what cannot be read."""
 
 
 class Shared(Protocol):
@@ -133,14 +134,11 @@ class ThriftApi:
         """Per partition the host to ask: its live owner, or any live host where nobody has touched it yet."""
         record = await self._queues.get(check_name("queue", args.queue))
         owners = await trio.to_thread.run_sync(self._owners.owners, record.name)
-        hosts = {host.host: host for host in await trio.to_thread.run_sync(self._owners.hosts)}
-        able = [host for host in hosts.values() if not host.draining] or list(hosts.values())
+        live = LiveHosts((await trio.to_thread.run_sync(self._owners.readable_hosts))[0])
+        if not live.able:
+            return []
         places = []
         for partition in range(record.settings.partitions):
-            owner = owners.get(partition)
-            host = hosts.get(owner.host) if owner is not None else None
-            if host is None or (owner is not None and host.session != owner.session):
-                host = random.choice(able) if able else None
-            if host is not None:
-                places.append(self._idl.QueueLocation(partition=partition, host=host.address, port=host.port))
+            host = live.owner(owners.get(partition)) or random.choice(live.able)
+            places.append(self._idl.QueueLocation(partition=partition, host=host.address, port=host.port))
         return places

@@ -30,11 +30,6 @@ _LOOK_SECONDS = 0.1
 _TELL_SECONDS = 1.0
 
 
-@host_app.callback()
-def host() -> None:
-    """Look at the region hosts, and empty one."""
-
-
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
     app.add_typer(host_app, name="host")
@@ -119,7 +114,7 @@ def drain(
         found = client.placement.host(name)
         had = len(_owned(client, found))
         begun = time.monotonic()
-        wait = timeout or _DRAIN_SECONDS
+        wait = _DRAIN_SECONDS if timeout is None else timeout
         left = had if dry_run else _drain(client, found, draining=not undo, seconds=wait, quiet=as_json)
     seconds = round(time.monotonic() - begun, 3)
     if as_json:

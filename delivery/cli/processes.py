@@ -72,7 +72,7 @@ class Crew:
                     )  # fmt: skip
                     self._processes.append(process)
                     nursery.start_soon(self._wait_for, number, process, stop)
-                nursery.start_soon(self._pass_on, stop, nursery.cancel_scope)
+                nursery.start_soon(self._pass_on, stop)
         finally:
             for process in self._processes:
                 if process.returncode is None:
@@ -88,14 +88,11 @@ class Crew:
             else:
                 name = signal.Signals(-status).name
                 log.error("host process %d was ended by %s and is not replaced; the others go on", number, name)
-        if all(one.returncode is not None for one in self._processes) and not stop.is_set():
+        if all(one.returncode is not None for one in self._processes):
             stop.set()
 
-    async def _pass_on(self, stop: trio.Event, whole: trio.CancelScope) -> None:
+    async def _pass_on(self, stop: trio.Event) -> None:
         await stop.wait()
         for process in self._processes:
             if process.returncode is None:
                 process.terminate()
-        for process in self._processes:
-            await process.wait()
-        whole.cancel()

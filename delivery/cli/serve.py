@@ -26,13 +26,9 @@ from delivery.cli.stopping import on_sigterm
 from delivery.errors import HootError, PortInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delivery.cli.processes import Crew
     from delivery.config import HostConfig
     from delivery.embedded import EmbeddedZooKeeper
-
-    Run = Callable[[HostConfig, EmbeddedZooKeeper | None], None]
 
 ZOOKEEPER_PORT = 2181
 _SWITCH_SECONDS = 0.0005
@@ -48,11 +44,33 @@ HttpPort = Annotated[
     int,
     typer.Option(min=0, max=65535, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."),
 ]
+OtherZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper", metavar="HOSTS", envvar="HOOT_ZOOKEEPER", show_default="an embedded one",
+        help="Where ZooKeeper is: HOST:PORT,…",
+    ),
+]  # fmt: skip
+Embedded = Annotated[bool, typer.Option("--embedded", help="Start a ZooKeeper here, even if HOOT_ZOOKEEPER names one.")]
+Processes = Annotated[
+    int, typer.Option(min=1, max=64, metavar="N", help="Hosts to run, each a process; given ports are the first ones.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False),
+]
+UntilEof = Annotated[
+    bool, typer.Option("--until-eof", hidden=True, help="Stop, as on SIGTERM, when standard input ends.")
+]
 LogLevel = Annotated[logs.Level, typer.Option(help="What is logged at least.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")]
 
 
-def _size(help: str) -> Any:  # noqa: ANN401 - typer's own type for it
+def _zookeeper_port(help: str) -> Any:  # noqa: ANN401 - typer's own type for it
+    return typer.Option(min=0, max=65535, metavar="PORT", show_default="2181 if free", help=help)
+
+
+def _size(help: str) -> Any:  # noqa: ANN401 - as above
     return typer.Option(parser=options.parse_size, metavar="SIZE", show_default=False, help=help)
 
 
@@ -69,44 +87,21 @@ def add_to(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     *,
-    zookeeper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOSTS",
-            envvar="HOOT_ZOOKEEPER",
-            show_default="an embedded one",
-            help="Where ZooKeeper is: HOST:PORT,…",
-        ),
-    ] = None,
-    embedded: Annotated[
-        bool, typer.Option("--embedded", help="Start a ZooKeeper here, even if HOOT_ZOOKEEPER names one.")
-    ] = False,
+    zookeeper: OtherZooKeeper = None,
+    embedded: Embedded = False,
     data: options.DataFolder = None,
     address: Annotated[str, typer.Option(help="The address to listen on; others must reach it.")] = "127.0.0.1",
     port: Port = 0,
     http_port: HttpPort = 0,
     no_http: Annotated[bool, typer.Option("--no-http", help="No HTTP at all.")] = False,
-    zookeeper_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", show_default="2181 if free", help="Of the embedded ZooKeeper."),
-    ] = None,
+    zookeeper_port: Annotated[int | None, _zookeeper_port("Of the embedded ZooKeeper.")] = None,
     session_timeout: Annotated[float | None, _span("How soon others notice that this host died (6s).")] = None,
     grace: Annotated[float | None, _span("How long a stop waits for subscribers' answers (10s).")] = None,
     segment_size: Annotated[int | None, _size("Of a log segment; retention drops whole ones (64MiB).")] = None,
     tail_cache: Annotated[int | None, _size("Memory for the newest messages (64MiB).")] = None,
-    processes: Annotated[
-        int,
-        typer.Option(min=1, max=64, metavar="N", help="Hosts to run, each a process; given ports are the first ones."),
-    ] = 1,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any other setting of a host; repeatable.", show_default=False
-        ),
-    ] = None,
-    until_eof: Annotated[
-        bool, typer.Option("--until-eof", hidden=True, help="Stop, as on SIGTERM, when standard input ends.")
-    ] = False,
+    processes: Processes = 1,
+    settings: Settings = None,
+    until_eof: UntilEof = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -116,19 +111,22 @@ def serve(
     SIGTERM and Ctrl-C stop it cleanly: its partitions go to other hosts, if there are any, what is out is waited for
     and checkpoints are saved. A second Ctrl-C ends it at once.
     """
+    import msgspec
+
+    from delivery.cli.processes import configs
     from delivery.config import HostConfig
     from delivery.embedded.lifeline import end_with_parent
 
     logs.set_up(log_level, as_json=log_json)
-    folder = options.data_folder(data)
     flags: dict[str, Any] = {
         "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
         "tail_cache_bytes": tail_cache,
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
     http = None if no_http else http_port
-    config = HostConfig(data=folder, address=address, port=port, http_port=http, **given)
+    config = HostConfig(data=options.data_folder(data), address=address, port=port, http_port=http, **given)
     config = with_settings(config, settings or []).check()
+    hosts = configs(config, processes) if processes > 1 else [config]
     outside = None if embedded else zookeeper
     said = context.get_parameter_source("zookeeper")
     if embedded and said is not None and said.name == "COMMANDLINE":
@@ -136,50 +134,39 @@ def serve(
     with on_sigterm(_leave):
         if until_eof:  # for programs that start a host of their own and must not leave it behind, like hoot bench
             end_with_parent()
-        run = partial(_run_several, processes, log_level, log_json) if processes > 1 else _run_one
-        _with_zookeeper(config, outside, zookeeper_port, run)
+        with _zookeeper(outside, config.data, zookeeper_port) as (at, own):
+            _run([msgspec.structs.replace(one, zookeeper=at).check() for one in hosts], own, log_level, log_json)
 
 
-def _with_zookeeper(config: HostConfig, outside: str | None, zookeeper_port: int | None, run: Run) -> None:
-    """Run with the ZooKeeper that is named, or with an embedded one."""
-    import msgspec
-
-    with contextlib.ExitStack() as stack:
-        own = None
-        if outside is None:
-            own = stack.enter_context(_started(config.data / "zookeeper", zookeeper_port))
-            outside = own.address
-        run(msgspec.structs.replace(config, zookeeper=outside).check(), own)
+@contextlib.contextmanager
+def _zookeeper(outside: str | None, data: Path, port: int | None) -> Iterator[tuple[str, EmbeddedZooKeeper | None]]:
+    """The address of the ZooKeeper that is named, or that of an embedded one and this one."""
+    if outside is not None:
+        yield outside, None
+        return
+    with _started(data / "zookeeper", port) as own:
+        yield own.address, own
 
 
-def _run_one(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
+def _run(hosts: list[HostConfig], own: EmbeddedZooKeeper | None, level: logs.Level, as_json: bool) -> None:
+    """One host in this process, several in processes of their own."""
     import trio
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    trio.run(_host, config, own)
+    from delivery.cli.processes import Crew, command
 
-
-def _run_several(
-    count: int, level: logs.Level, as_json: bool, config: HostConfig, own: EmbeddedZooKeeper | None
-) -> None:  # fmt: skip
-    import trio
-
-    from delivery.cli.processes import Crew, command, configs
-
-    crew = Crew([command(one, level, as_json=as_json) for one in configs(config, count)])
+    if len(hosts) == 1:
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        trio.run(_host, hosts[0], own)
+        return
+    crew = Crew([command(one, level, as_json=as_json) for one in hosts])
     trio.run(_crew, crew, own)
     if crew.status:
         raise typer.Exit(crew.status)
 
 
 async def _crew(crew: Crew, own: EmbeddedZooKeeper | None) -> None:
-    import trio
-
-    async with _stop_signal() as stop, trio.open_nursery() as helpers:
-        if own is not None:
-            helpers.start_soon(_keep_running, own)
+    async with _until_stopped(own) as stop:
         await crew.run(stop)
-        helpers.cancel_scope.cancel()
 
 
 async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
@@ -187,13 +174,9 @@ async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
 
     from delivery.app import serve as serve_host
 
-    async with _stop_signal() as stop, trio.open_nursery() as helpers:
-        if own is not None:
-            helpers.start_soon(_keep_running, own)
-        async with trio.open_nursery() as hosting:
-            record = await hosting.start(partial(serve_host, config, stop=stop))
-            _announce(record, config, own)
-        helpers.cancel_scope.cancel()
+    async with _until_stopped(own) as stop, trio.open_nursery() as hosting:
+        record = await hosting.start(partial(serve_host, config, stop=stop))
+        _announce(record, config, own)
 
 
 def _announce(record: Any, config: HostConfig, own: EmbeddedZooKeeper | None) -> None:  # noqa: ANN401
@@ -213,10 +196,7 @@ def _name_zookeeper(address: str) -> None:
 
 def zookeeper_command(
     data: options.DataFolder = None,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", show_default="2181 if free", help="Client port."),
-    ] = None,
+    port: Annotated[int | None, _zookeeper_port("Client port.")] = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -230,16 +210,12 @@ def zookeeper_command(
     with on_sigterm(_leave), _started(options.data_folder(data) / "zookeeper", port) as own:
         print(f"ZooKeeper listens on {own.address}", flush=True)
         _name_zookeeper(own.address)
-        trio.run(_watch_until_stopped, own)
+        trio.run(_wait_for_stop, own)
 
 
-async def _watch_until_stopped(own: EmbeddedZooKeeper) -> None:
-    import trio
-
-    async with _stop_signal() as stop, trio.open_nursery() as nursery:
-        nursery.start_soon(_keep_running, own)
+async def _wait_for_stop(own: EmbeddedZooKeeper) -> None:
+    async with _until_stopped(own) as stop:
         await stop.wait()
-        nursery.cancel_scope.cancel()
 
 
 @contextlib.contextmanager
@@ -277,6 +253,18 @@ async def _keep_running(own: EmbeddedZooKeeper) -> None:
         except HootError as error:
             delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
             log.error("the embedded ZooKeeper does not start; trying again in %.0f s: %s", delay, error.message)
+
+
+@contextlib.asynccontextmanager
+async def _until_stopped(own: EmbeddedZooKeeper | None) -> AsyncIterator[Any]:
+    """The event that asks for the end; as long as the context lasts, the embedded ZooKeeper is kept running."""
+    import trio
+
+    async with _stop_signal() as stop, trio.open_nursery() as nursery:
+        if own is not None:
+            nursery.start_soon(_keep_running, own)
+        yield stop
+        nursery.cancel_scope.cancel()
 
 
 @contextlib.asynccontextmanager

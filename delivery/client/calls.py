@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from delivery.client.hosts import Address, Owners, Route, retried
+from delivery.client.hosts import Owners, Route, retried
+from delivery.metastore.live import Address
 from delivery.rpc.pool import Pool
 
 CALL_SECONDS = 30.0

@@ -25,9 +25,8 @@ from delivery.errors import (
     StorageUnavailable,
     again,
 )
+from delivery.metastore.live import Address, LiveHosts, parse_address
 from delivery.metastore.records import HostRecord, PartitionRecord
-
-Address = tuple[str, int]
 
 REDIRECTS_MAX: Final = 2
 PAUSE_SECONDS: Final = 0.02
@@ -82,7 +81,8 @@ class Owners:
         except MetadataUnavailable as error:
             self._silence = error, monotonic() + SILENCE_SECONDS
             raise
-        addresses = {number: at for number, owner in owners.items() if (at := _live_owner(owner, live)) is not None}
+        serving = {number: live.owner(owner) for number, owner in owners.items()}
+        addresses = {number: (host.address, host.port) for number, host in serving.items() if host is not None}
         if partition not in addresses:
             addresses[partition] = self._any(live, avoid)
         with self._lock:
@@ -104,25 +104,19 @@ class Owners:
         with self._lock:
             self._known.pop(queue, None)
 
-    def _look(self, queue: str, partition: int | None) -> tuple[dict[str, HostRecord], dict[int, PartitionRecord]]:
+    def _look(self, queue: str, partition: int | None) -> tuple[LiveHosts, dict[int, PartitionRecord]]:
         """The live hosts, and the owner of one partition or of all."""
-        live = {record.host: record for record in self._catalog.readable_hosts()[0]}
+        live = LiveHosts(self._catalog.readable_hosts()[0])
         if partition is None:
             return live, self._catalog.owners(queue)
         record = self._catalog.partition(queue, partition)[0]
         return live, {} if record is None else {partition: record}
 
-    def _any(self, live: dict[str, HostRecord], avoid: Address | None) -> Address:
-        if not live:
+    def _any(self, live: LiveHosts, avoid: Address | None) -> Address:
+        if not live.able:
             raise NoHost("no region host is registered in this ZooKeeper; start one with `hoot serve`")
-        able = [record for record in live.values() if not record.draining] or live.values()
-        addresses = sorted((record.address, record.port) for record in able)
+        addresses = sorted((record.address, record.port) for record in live.able)
         return self._random.choice([one for one in addresses if one != avoid] or addresses)
-
-
-def _live_owner(owner: PartitionRecord, live: dict[str, HostRecord]) -> Address | None:
-    host = live.get(owner.host)
-    return (host.address, host.port) if host is not None and host.session == owner.session else None
 
 
 class Route:
@@ -172,14 +166,6 @@ class Route:
     def _forget(self) -> None:
         self._owners.forget(self._queue, self._partition)
         self._asked.clear()
-
-
-def parse_address(text: str | None) -> Address | None:
-    """`host:port` as a pair; None for anything else."""
-    host, colon, port = (text or "").rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
-        return None
-    return host.strip("[]"), int(port)
 
 
 def retried(

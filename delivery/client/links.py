@@ -6,9 +6,10 @@ import select
 from collections import deque
 from typing import Final
 
-from delivery.client.hosts import Address, Owners, Route
+from delivery.client.hosts import Owners, Route
 from delivery.client.inflight import Lane
 from delivery.errors import HootError
+from delivery.metastore.live import Address
 from delivery.rpc.blocking import BlockingConnection
 
 CONNECT_SECONDS: Final = 3.0

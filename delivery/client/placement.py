@@ -8,6 +8,7 @@ from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import HostDraining, NoHost, UnknownHost
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.live import LiveHosts
 from delivery.metastore.records import HostRecord
 from delivery.model import check_partition, near_names
 from delivery.rpc.pool import Pool
@@ -58,13 +59,12 @@ class Placement:
     def owners(self, queue: str) -> list[OwnedBy]:
         """Every partition of a queue and its owner. Raises UnknownQueue, CorruptRecord."""
         record = self._catalog.queue(queue)
-        live = {(host.host, host.session): host for host in self._catalog.readable_hosts()[0]}
+        live = LiveHosts(self._catalog.readable_hosts()[0])
         owners = self._catalog.owners(queue)
         found = []
         for number in range(record.settings.partitions):
             owner = owners.get(number)
-            host = None if owner is None else live.get((owner.host, owner.session))
-            found.append(OwnedBy(queue, number, 0 if owner is None else owner.epoch, host))
+            found.append(OwnedBy(queue, number, 0 if owner is None else owner.epoch, live.owner(owner)))
         return found
 
     def owner(self, queue: str, partition: int) -> OwnedBy:

@@ -18,11 +18,12 @@ from time import monotonic
 from typing import Any, Final
 
 from delivery.client.accumulator import Accumulator
-from delivery.client.hosts import Address, Owners
+from delivery.client.hosts import Owners
 from delivery.client.inflight import Entry, Settled
 from delivery.client.links import ANSWER_SECONDS, Link, Stream
 from delivery.client.receipts import Batch
 from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, UnknownOutcome
+from delivery.metastore.live import Address
 
 log = logging.getLogger(__name__)
 

@@ -65,7 +65,7 @@ class Giving:
 
     def close(self, *, closed: bool = True) -> None:
         """Take nothing new, but for what the records name this host as the owner of; or take part again."""
-        self._ownership.draining = self._placing.draining = closed
+        self._ownership.draining = closed
 
     def drain(self, draining: bool) -> int:
         """Begin or end draining; how many partitions this host has now. `run` does the work."""
@@ -113,7 +113,8 @@ class Giving:
         Subscribers get `answer_seconds` to acknowledge what is out; meanwhile nothing more is delivered from it.
 
         Raises DeadlineExceeded when the store does not take in time what was published before (the partition stays),
-        and what kept the target from opening it (the partition is the target's all the same).
+        and what kept the target from opening it (the partition is the target's all the same, which is left alone for
+        a while).
         """
         begun = trio.current_time()
         async with self._ownership.locked(owned.key):
@@ -124,18 +125,21 @@ class Giving:
                 await self._hand_over(owned, target)
             except BadVersion:
                 raise NotOwner(f"another host took partition {owned.key} at this moment") from None
-            await self._peers.take_partition(target, owned.key.queue, owned.key.partition, TAKE_SECONDS)
+            try:
+                await self._peers.take_partition(target, owned.key.queue, owned.key.partition, TAKE_SECONDS)
+            except HootError:
+                self._placing.avoid(target)
+                raise
         took = (trio.current_time() - begun) * 1000
         log.info("%s: given to the host at %s:%d in %.0f ms", owned.key, target.address, target.port, took)
 
     async def try_to_give(
         self, owned: OwnedPartition, target: HostRecord, answer_seconds: float = ANSWER_SECONDS
     ) -> None:  # fmt: skip
-        """`give`, where nobody waits for it: a failure is logged, and its target is left alone for a while."""
+        """`give`, where nobody waits for it: a failure is logged."""
         try:
             await self.give(owned, target, answer_seconds)
         except HootError as error:
-            self._placing.avoid(target)
             log.warning("%s could not be given to the host at %s:%d: %s", owned.key, target.address, target.port, error)
 
     async def release(self, owned: OwnedPartition) -> None:
@@ -143,7 +147,7 @@ class Giving:
         async with self._ownership.locked(owned.key):
             if owned.feed.error is None:
                 error = NotOwner(f"partition {owned.key} was not used and is owned by nobody now")
-                await self._empty(owned, partial(self._ownership.lose, owned, error), ANSWER_SECONDS)
+                await self._empty(owned, partial(self._ownership.lose, owned, error, close=False), ANSWER_SECONDS)
                 key = owned.key
                 give_up = partial(self._directory.release, key.queue, key.partition, owned.epoch, owned.version)
                 try:

@@ -45,7 +45,7 @@ class HostTable:
         self._reconcile_seconds = reconcile_seconds
         self._live: dict[str, HostRecord] = {}
         self._dead: set[tuple[str, int]] = set()
-        self._read_at = float("-inf")
+        self._read_at = self._failed_at = float("-inf")
         self._reading = trio.Lock()
         self._on_gone: list[Callable[[HostRecord], None]] = []
         self._on_read: list[Callable[[], None]] = []
@@ -71,11 +71,13 @@ class HostTable:
 
     def find(self, host: str) -> HostRecord | None:
         """A live host."""
-        return next((one for one in self.all if one.host == host), None)
+        found = self._live.get(host)
+        return None if found is None or (host, found.session) in self._dead else found
 
     def lives(self, host: str, session: int) -> bool:
         """Whether a host lives under that session."""
-        return self.is_registered(host, session) and (host, session) not in self._dead
+        found = self.find(host)
+        return found is not None and found.session == session
 
     def is_registered(self, host: str, session: int) -> bool:
         """Whether a host's session goes on in ZooKeeper, dead or alive."""
@@ -92,13 +94,19 @@ class HostTable:
             self._gone(record)
 
     async def recent(self, seconds: float) -> None:
-        """Return when what is known is at most so old. A failure is no obstacle: what was known before stays."""
+        """Return when what is known is at most so old. A failure is no obstacle: what was known before stays.
+
+        One failure is that of all who were waiting: each would wait for ZooKeeper in turn.
+        """
+        asked_at = trio.current_time()
         async with self._reading:
-            if trio.current_time() - self._read_at > seconds:
-                try:
-                    await self._read()
-                except HootError as error:
-                    log.debug("the hosts cannot be read: %s", error)
+            if trio.current_time() - self._read_at <= seconds or self._failed_at > asked_at:
+                return
+            try:
+                await self._read()
+            except HootError as error:
+                self._failed_at = trio.current_time()
+                log.debug("the hosts cannot be read: %s", error)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Learn all hosts, report started, and follow them until cancelled. Raises if it cannot at first."""
@@ -129,7 +137,7 @@ class HostTable:
         for host in before.values():
             if not self.is_registered(host.host, host.session) and (host.host, host.session) not in self._dead:
                 self._gone(host)
-        self._dead = {key for key in self._dead if key in {(host.host, host.session) for host in found}}
+        self._dead &= {(host.host, host.session) for host in found}
         for callback in self._on_read:
             callback()
 

@@ -44,7 +44,7 @@ class Queues(Protocol):
 class Placing(Protocol):
     """Where partitions go that nobody owns (placing.Placing)."""
 
-    async def elsewhere(self, owned: int) -> HostRecord | None:
+    async def elsewhere(self, owned: int, *, draining: bool) -> HostRecord | None:
         """The host that should take the next one instead of this host, which has `owned`; None: this one."""
 
     async def offer(self, host: HostRecord, queue: str, partition: int) -> bool:
@@ -121,13 +121,14 @@ class Ownership:
         record = await self._queues.get(queue)
         check_partition(partition, record.settings.partitions, queue)
         key = PartitionKey(queue, record.generation, partition)
-        target = None if given or self.placing is None else await self.placing.elsewhere(len(self))
+        placing, target = self.placing, None
+        if placing is not None and not given:
+            target = await placing.elsewhere(len(self), draining=self.draining)
         taken = await self._take(key, record.settings, given=given, free=target is None and not self.draining)
-        if taken is not None:
-            return taken
-        if target is not None and self.placing is not None and await self.placing.offer(target, queue, partition):
-            raise self._refused(key, target)
-        taken = await self._take(key, record.settings, given=given, free=not self.draining)
+        if taken is None and placing is not None and target is not None:
+            if await placing.offer(target, queue, partition):
+                raise self._refused(key, target)
+            taken = await self._take(key, record.settings, given=given, free=not self.draining)
         if taken is None:
             raise NotOwner(f"this host is draining and takes no partitions; no other host took {key}")
         return taken
@@ -139,8 +140,8 @@ class Ownership:
             yield
 
     def give(self, owned: OwnedPartition, target: HostRecord) -> None:
-        """The partition goes to another host, by this host's own will; inside `locked`."""
-        self.lose(owned, self._refused(owned.key, target))
+        """The partition goes to another host, by this host's own will; inside `locked`. The caller closes its files."""
+        self.lose(owned, self._refused(owned.key, target), close=False)
 
     def reopen(self, owned: OwnedPartition) -> None:
         """It was closed to be given away, and is lost by now, or stays: then it goes on."""
@@ -148,16 +149,20 @@ class Ownership:
         if owned.feed.error is None:
             self._tell(owned)
 
-    def lose(self, owned: OwnedPartition, error: HootError) -> None:
-        """Stop serving a partition; whoever reads or waits gets `error`. Fine when it is lost already."""
+    def lose(self, owned: OwnedPartition, error: HootError, *, close: bool = True) -> None:
+        """Stop serving a partition; whoever reads or waits gets `error`. Fine when it is lost already.
+
+        Its files are closed soon, by `run`, unless the caller does it: `run` would have to wait for its `locked`.
+        """
         place = (owned.key.queue, owned.key.partition)
         owned.feed.close(error)
         if self._owned.get(place) is not owned:
             return
         del self._owned[place]
         self._tail.drop(owned.key)
-        self._cleaning.release(owned.key)
-        self._ring()
+        if close:
+            self._cleaning.release(owned.key)
+            self._ring()
 
     def lose_all(self, error: HootError) -> None:
         """The session is over: nothing is owned any longer."""

@@ -41,19 +41,20 @@ class Placing:
         self._given = Counter[str]()
         self._seen: dict[str, HostRecord] = {}
         self._avoided: dict[str, float] = {}
-        self.draining = False
         hosts.on_read(self._count_anew)
 
-    async def elsewhere(self, owned: int) -> HostRecord | None:
-        """The host that should take the next partition instead of this host, which owns `owned`; None: this one."""
+    async def elsewhere(self, owned: int, *, draining: bool) -> HostRecord | None:
+        """The host that should take the next partition instead of this host, which owns `owned`; None: this one.
+
+        A host that is `draining` sends everything elsewhere, if there is one that takes it.
+        """
         if not self._hosts.others:
             return None
         await self._hosts.recent(LOAD_SECONDS)
         target = self.least()
-        if target is None or not (self.draining or owned >= self._partitions_max):
-            count = 0 if target is None else target.partitions + self._given[target.host]
-            return target if target is not None and has_clearly_less(count, owned) else None
-        return target
+        if target is None or draining or owned >= self._partitions_max:
+            return target
+        return target if has_clearly_less(target.partitions + self._given[target.host], owned) else None
 
     def least(self) -> HostRecord | None:
         """The least loaded other host that takes partitions."""

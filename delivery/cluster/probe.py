@@ -6,20 +6,13 @@ nobody listens. No other outcome says anything, and a wrong guess does no harm: 
 
 from __future__ import annotations
 
-import socket
-from typing import Final
-
+from delivery.metastore.probe import all_refuse
 from delivery.metastore.records import HostRecord
-
-PROBE_SECONDS: Final = 0.5
 
 
 def is_gone(record: HostRecord) -> bool:
-    """Whether connections to the host's port are refused. Blocks for half a second at most."""
+    """Whether connections to the host's port are refused. Blocks for half a second per address of it at most."""
     try:
-        socket.create_connection((record.address, record.port), PROBE_SECONDS).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
+        return all_refuse([(record.address, record.port)])
+    except ValueError:  # no host can have such a name
         return False
-    return False

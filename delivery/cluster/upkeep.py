@@ -37,10 +37,13 @@ def surplus(owned: Iterable[OwnedPartition], limits: Limits, now: float) -> list
 
     Hedwig's `retention_secs_after_access` and `max_num_topics`.
     """
-    order = sorted(owned, key=lambda one: (one.use.active, one.use.used_at))
+    order, seconds = list(owned), limits.retention_after_access_seconds
     too_many = max(0, len(order) - limits.partitions_max)
+    if not too_many and not seconds:  # mostly: nothing to put in order every few seconds
+        return []
+    order.sort(key=lambda one: (one.use.active, one.use.used_at))
     found, rest = order[:too_many], order[too_many:]
-    if seconds := limits.retention_after_access_seconds:
+    if seconds:
         found += [one for one in rest if not one.use.active and now - one.use.used_at > seconds]
     return found[:_RELEASED_AT_ONCE]
 

@@ -90,11 +90,16 @@ def check_path(path: str) -> str:
     return path
 
 
+def size_of(op: Op) -> int:
+    """About the bytes that `op` takes of a request."""
+    return len(op.path) + _OVERHEAD + (len(op.value) if isinstance(op, Create | Set) else 0)
+
+
 def check_request(ops: Sequence[Op]) -> None:
     """Raises InvalidRequest when ZooKeeper would not take `ops` in one request."""
     for op in ops:
         check_path(op.path)
-    size = sum(len(op.path) + _OVERHEAD + (len(op.value) if isinstance(op, Create | Set) else 0) for op in ops)
+    size = sum(map(size_of, ops))
     if size > REQUEST_BYTES_MAX:
         where = ops[0].path if len(ops) == 1 else f"{len(ops)} changes from {ops[0].path} on"
         raise InvalidRequest(f"{where} would take {size} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} in a request")

@@ -76,9 +76,9 @@ class Committer:
 
     def _commit(self) -> None:
         """Hand the next group to the lane, unless it has one."""
-        if self._underway or not self._open:
+        if self._underway:
             return
-        if group := self._take():
+        if group := self._take() if self._open else []:
             self._underway = group
             self._lane.put([entry.append for entry in group])
         else:
@@ -109,8 +109,6 @@ class Committer:
             else:
                 self._outcomes.failed(entry, error)
         self._commit()
-        if not self._underway:
-            self._idle.unpark_all()
 
 
 _STOPPING = "the host is stopping; this was not stored"

@@ -28,7 +28,6 @@ class _Sent(NamedTuple):
     seqid: int
     service: str
     method: str
-    began: float
     on_reply: Callable[[Any], None]
 
 
@@ -37,8 +36,7 @@ class Connection:
 
     Calls are sent at once, in the caller's turn; what the socket does not take is kept, and `ready` says so. Nothing
     here limits how long a reply may take or how many calls are under way: listeners are as slow as their callbacks.
-    The caller bounds its window, waits while it is not `ready`, and ends the connection when
-    `oldest_unanswered_since` is too long ago.
+    The caller bounds its window and waits while it is not `ready`.
     """
 
     def __init__(self, socket: trio.socket.SocketType, peer: str) -> None:
@@ -70,11 +68,6 @@ class Connection:
     def unanswered(self) -> int:
         """How many calls have no reply yet."""
         return len(self._sent)
-
-    @property
-    def oldest_unanswered_since(self) -> float | None:
-        """When the oldest call without a reply began to be sent, by trio's clock; None without any."""
-        return self._sent[0].began if self._sent else None
 
     @property
     def ready(self) -> bool:
@@ -155,7 +148,7 @@ class Connection:
         except OSError as error:
             self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
             raise SubscriberUnreachable(self._broken) from None
-        self._sent.append(_Sent(self._seqid, service, method, trio.current_time(), on_reply))
+        self._sent.append(_Sent(self._seqid, service, method, on_reply))
         if self._outbox.waiting:
             self._kept.unpark_all()
 

@@ -96,7 +96,7 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
             assert store.count(KEY, after, until) == sum(after < number <= until for number in ids), (after, until)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200)), min_size=1, max_size=40),
     data=st.data(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,11 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import Event, Message, Subscriber
+from tests.integration.background import Background
 from tests.integration.embedded import NEVER
 from tests.integration.engine import SESSION_SECONDS
+
+_EVERY_SECONDS = 0.005
 
 
 class Several:
@@ -35,8 +37,8 @@ class Several:
         before = {host.host for host in self.catalog.hosts()}
         log = self._folder / f"host-{len(self.processes)}.log"
         process = HostProcess(self.zookeeper, self._folder / "data", *self._options, log=log)
-        process.start()
         self.processes.append(process)
+        process.start()
         (found,) = [host for host in self.catalog.hosts() if host.host not in before]
         self.hosts.append(found)
         return found
@@ -72,10 +74,10 @@ def several(zookeeper: str, catalog: Catalog, folder: Path, count: int, *options
 class Watcher:
     """A subscriber in this process: when which message came to its callback, and the events it was told of."""
 
-    def __init__(self, zookeeper: str, queue: str, name: str = "watcher") -> None:
+    def __init__(self, zookeeper: str, queue: str) -> None:
         self.seen: list[tuple[float, int, int]] = []
         self.events: list[Event] = []
-        self._subscriber = Subscriber(name, zookeeper)
+        self._subscriber = Subscriber("watcher", zookeeper)
         self._subscriber.on_event(self.events.append)
         self._subscriber.subscribe(queue, start="earliest").listener(self._note)
 
@@ -106,34 +108,19 @@ class Watcher:
         return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
 
 
-class Steady:
-    """A thread that publishes one small message to each partition every few milliseconds, and waits for none."""
+class Steady(Background):
+    """Publishes one small message to each partition every few milliseconds, and waits for none."""
 
-    def __init__(self, zookeeper: str, queue: str, partitions: int, every: float = 0.005) -> None:
+    def __init__(self, zookeeper: str, queue: str, partitions: int) -> None:
+        super().__init__()
         self.stored: list[PublishedMessage] = []
-        self.error: BaseException | None = None
-        self._zookeeper, self._queue, self._partitions, self._every = zookeeper, queue, partitions, every
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="steady", daemon=True)
+        """Filled when the block ends."""
+        self._zookeeper, self._queue, self._partitions = zookeeper, queue, partitions
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive(), "the publisher hangs"
-        if self.error is not None:
-            raise self.error
-
-    def _work(self) -> None:
-        try:
-            with connect(self._zookeeper) as client, client.queue(self._queue).publisher(linger_ms=0) as publisher:
-                receipts = []
-                while not self._stop.is_set():
-                    receipts += [publisher.put(b"x", partition=number) for number in range(self._partitions)]
-                    NEVER.wait(self._every)
-                self.stored = [receipt.result(60) for receipt in receipts]
-        except BaseException as error:  # noqa: BLE001 (the test gets it)
-            self.error = error
+    def work(self) -> None:
+        with connect(self._zookeeper) as client, client.queue(self._queue).publisher(linger_ms=0) as publisher:
+            receipts = []
+            while not self._stop.is_set():
+                receipts += [publisher.put(b"x", partition=number) for number in range(self._partitions)]
+                NEVER.wait(_EVERY_SECONDS)
+            self.stored = [receipt.result(60) for receipt in receipts]

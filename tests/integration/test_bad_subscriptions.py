@@ -90,8 +90,8 @@ def test_partitions_that_the_queue_lacks_are_refused_at_the_start(site: Site, pa
 
 
 @pytest.mark.parametrize("start", [
-    MessageId.of(int(time.time() * 1000) + 3_600_000), str(MessageId(ID_MAX)), ID_MAX,
-    datetime.now(UTC) + timedelta(days=1), datetime.max.replace(tzinfo=UTC),
+    pytest.param(MessageId.of(int(time.time() * 1000) + 3_600_000), id="in an hour"), str(MessageId(ID_MAX)), ID_MAX,
+    pytest.param(datetime.now(UTC) + timedelta(days=1), id="tomorrow"), datetime.max.replace(tzinfo=UTC),
     datetime.max.replace(tzinfo=timezone(-timedelta(hours=12))),
 ], ids=str)  # fmt: skip
 def test_a_start_in_the_future_is_refused_at_the_start(site: Site, start: Any) -> None:

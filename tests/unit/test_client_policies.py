@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from msgspec import structs
 
 from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
-from delivery.client.hosts import Address, Owners, Route, parse_address
+from delivery.client.hosts import Owners, Route
 from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.client.turns import Turns
@@ -27,6 +27,7 @@ from delivery.errors import (
     StorageUnavailable,
     UnknownPartition,
 )
+from delivery.metastore.live import Address, parse_address
 from delivery.metastore.records import HostRecord, PartitionRecord
 from delivery.model import partition_of
 from tests.lanes import rows_of

@@ -194,7 +194,7 @@ def tell(window: int, bad: set[int], choose: Random) -> None:
         raise
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 4), st.sets(st.integers(0, 12), max_size=3), st.randoms(use_true_random=False))
 def test_each_message_is_stored_once_and_in_order_or_reported(window: int, bad: set[int], choose: Random) -> None:
     tell(window, bad, choose)

@@ -106,7 +106,7 @@ def test_opening_on_a_full_disk_fails_and_works_once_there_is_room(log: Segmente
 
 
 @given(st.integers(1, 700), st.integers(1, 12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_write_that_the_system_takes_in_pieces_is_finished(
     tmp_path_factory: pytest.TempPathFactory, step: int, count: int
 ) -> None:

@@ -32,22 +32,6 @@ from tests.metastore_pages import ROOT, SMALL, all_keys, names, put_all
 from tests.metastore_tables import ANY, NEW
 from tests.znodes import FakeZNodes, cut_off
 
-
-@pytest.fixture
-def zk() -> FakeZNodes:
-    return FakeZNodes()
-
-
-@pytest.fixture
-def store(zk: FakeZNodes) -> ZooKeeperMetaStore:
-    return ZooKeeperMetaStore(zk, zk)
-
-
-@pytest.fixture
-def table(store: ZooKeeperMetaStore) -> MetastoreScannableTable:
-    return store.create_scannable_table("t")
-
-
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +241,7 @@ def scan(table: MetastoreScannableTable, args: tuple[Any, ...], order: Order, fi
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.lists(changes, max_size=8), max_size=8),
     st.lists(

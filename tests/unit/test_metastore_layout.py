@@ -25,22 +25,6 @@ from tests.metastore_pages import ROOT, SMALL, all_keys, check_pages, names, put
 from tests.metastore_tables import ANY, NEW
 from tests.znodes import FakeZNodes
 
-
-@pytest.fixture
-def zk() -> FakeZNodes:
-    return FakeZNodes()
-
-
-@pytest.fixture
-def store(zk: FakeZNodes) -> ZooKeeperMetaStore:
-    return ZooKeeperMetaStore(zk, zk)
-
-
-@pytest.fixture
-def table(store: ZooKeeperMetaStore) -> MetastoreScannableTable:
-    return store.create_scannable_table("t")
-
-
 # -- pages ----------------------------------------------------------------------------------------------------------
 
 

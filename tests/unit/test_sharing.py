@@ -12,22 +12,11 @@ from trio.testing import wait_all_tasks_blocked
 from delivery.cluster import shedding, upkeep as upkeep_module, use
 from delivery.cluster.load import Load
 from delivery.cluster.upkeep import Limits, Upkeep, surplus
-from delivery.errors import (
-    DeadlineExceeded,
-    HostDraining,
-    HostUnreachable,
-    NotOwner,
-    UnknownHost,
-)
+from delivery.errors import DeadlineExceeded, HostDraining, HostUnreachable, NotOwner, UnknownHost
 from delivery.metastore.records import PartitionRecord
 from delivery.publish.pending import Stored
-from tests.hosting import ME, ScriptedCluster, batch, eventually, outcome, queue_record
-from tests.sharing import Company, other, together
-
-
-def wide(partitions: int = 20) -> ScriptedCluster:
-    return ScriptedCluster(queue_record(partitions=partitions))
-
+from tests.hosting import ME, batch, eventually, outcome
+from tests.sharing import Company, other, together, wide
 
 # -- what a client asks for -----------------------------------------------------------------------------------------
 
@@ -69,7 +58,6 @@ def test_many_first_touches_in_a_row_are_spread_although_the_others_have_not_tol
 
 def test_what_is_given_to_this_host_is_taken_however_busy_it_is() -> None:
     async def story(company: Company) -> None:
-        company.scene.ownership.draining = False
         for partition in range(10):
             assert (await company.scene.ownership.acquire("orders", partition, given=True)).epoch == 1
         assert company.peers.asked == []
@@ -95,6 +83,7 @@ def test_a_record_of_this_hosts_earlier_session_is_nobodys() -> None:
         company.giving.close()
         assert isinstance(await company.scene.publish(b"a"), NotOwner)
         assert company.peers.asked == []
+        assert company.cluster.reads == 1
         company.giving.close(closed=False)
         await trio.sleep(0.3)
         assert isinstance(await company.scene.publish(b"a"), Stored)
@@ -126,9 +115,36 @@ def test_a_partition_is_given_with_all_that_was_published_and_those_who_come_mea
         assert refused.address == "10.0.0.2:7022"
         assert company.cluster.owners["orders", 0] == (PartitionRecord(2, "h", 22), 1)
         assert company.flushed == [1], "checkpoints are written before the record moves"
-        assert scene.store.released[0] == "orders/0"
+        assert scene.store.released == ["orders/0"]
         assert company.peers.asked == [("h", "orders", 0)]
         assert len(scene.ownership) == 0
+
+    together(Company(other("h", 22)), story)
+
+
+def test_a_slow_handover_keeps_no_other_partition_from_being_closed() -> None:
+    async def story(company: Company) -> None:
+        scene = company.scene
+        given, lost = [await scene.ownership.acquire("orders", number, given=True) for number in range(2)]
+        company.cluster.gate = threading.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(company.giving.give, given, other("h", 22))
+            await eventually(lambda: scene.store.released == [str(given.key)])
+            scene.ownership.fence(lost)
+            await eventually(lambda: scene.store.released == [str(given.key), str(lost.key)])
+            company.cluster.gate.set()
+
+    together(Company(other("h", 22), cluster=wide()), story)
+
+
+def test_a_host_that_took_what_it_was_given_is_not_blamed_by_who_came_late() -> None:
+    async def story(company: Company) -> None:
+        await company.scene.ownership.acquire("orders", 0, given=True)
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(company.giving.empty)
+        assert len(company.peers.asked) == 1
+        assert company.placing.least() is not None
 
     together(Company(other("h", 22)), story)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.cluster.shedding import AT_ONCE, SETTLE_SECONDS, Held, keep_count, shed
 from delivery.metastore.records import HostRecord
@@ -99,7 +99,6 @@ def test_small_traffic_may_lie_anywhere() -> None:
     assert shed("me", [host("me", 4, 1_500.0), host("a", 4)], held(4, 375.0), NOW, Random(1)) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 20_000), max_size=30), min_size=2, max_size=5), st.integers())
 def test_shedding_comes_to_rest(rates: list[list[float]], seed: int) -> None:
     """Whoever starts with what: hosts that shed in turn, each from fresh loads, soon have nothing more to shed."""

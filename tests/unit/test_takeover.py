@@ -11,18 +11,11 @@ from trio.testing import wait_all_tasks_blocked
 from delivery.cluster import takeover
 from delivery.cluster.hosts import HostTable
 from delivery.cluster.placement import rank
-from delivery.errors import (
-    CorruptRecord,
-    StorageUnavailable,
-)
-from delivery.metastore.records import PartitionRecord
-from tests.hosting import ME, ScriptedCluster, ScriptedDirectory, eventually, queue_record
-from tests.sharing import Company, Watches, other, together
-
-
-def wide(partitions: int = 20) -> ScriptedCluster:
-    return ScriptedCluster(queue_record(partitions=partitions))
-
+from delivery.cluster.probe import is_gone
+from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
+from delivery.metastore.records import HostRecord, PartitionRecord
+from tests.hosting import ME, ScriptedCluster, ScriptedDirectory, eventually
+from tests.sharing import Company, Watches, other, together, wide
 
 # -- taking over ----------------------------------------------------------------------------------------------------
 
@@ -144,6 +137,31 @@ def test_a_damaged_record_is_told_once_and_hides_no_other(caplog: pytest.LogCapt
             await company.hosts.recent(-1.0)
         assert [host.host for host in company.hosts.others] == ["h"]
         assert sum("/hoot/hosts/x" in record.message for record in caplog.records) == 1
+
+    together(Company(other("h", 22)), story)
+
+
+@pytest.mark.parametrize("address", ["rack..example", "x" * 70])
+def test_an_address_that_can_be_no_hosts_name_proves_nothing(address: str) -> None:
+    assert not is_gone(HostRecord("h", address, 7000, None, 22, "1", 0))
+
+
+def test_a_failure_to_read_the_hosts_is_that_of_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[None] = []
+
+    def fail() -> Any:
+        reads.append(None)
+        raise MetadataUnavailable("no answer")
+
+    async def story(company: Company) -> None:
+        monkeypatch.setattr(company.scene.directory, "readable_hosts", fail)
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(company.hosts.recent, -1.0)
+        assert len(reads) == 1
+        await company.hosts.recent(-1.0)
+        assert len(reads) == 2, "who asks later has another try"
+        assert [host.host for host in company.hosts.others] == ["h"]
 
     together(Company(other("h", 22)), story)
 

@@ -18,7 +18,7 @@ class TopicOwnershipManager:
 
     def __init__(self, store: MetaStore) -> None:
         codec = Codec("owner", OwnerInfo, check_owner, TABLE)
-        self._infos = PartitionInfos(store, codec, OwnerInfo, (NoOwnerInfo, OwnerInfoExists), "owner record")
+        self._infos = PartitionInfos(store, codec, (NoOwnerInfo, OwnerInfoExists), "owner record")
 
     def read_owner_info(self, queue: str, partition: int) -> Versioned[OwnerInfo] | None:
         """The owner's record and its version; None when there never was one. Raises CorruptRecord."""

@@ -10,7 +10,7 @@ import msgspec
 from delivery.errors import BadVersion, CorruptRecord, HootError, KeyExists, NoKey
 from delivery.metastore.managers.records import SEPARATOR, Codec, partition_key
 from delivery.metastore.ops import InDoubt
-from delivery.metastore.tables.base import Found, MetaStore, Put
+from delivery.metastore.tables.base import MetaStore, Put
 from delivery.metastore.tables.versions import Version, Versioned
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -22,11 +22,10 @@ class PartitionInfos(Generic[R]):
     """Records of one kind in a table without an order (seed 000: a hash table will do for these)."""
 
     def __init__(
-        self, store: MetaStore, codec: Codec, kind: type[R], errors: tuple[type[NoKey], type[KeyExists]], what: str
+        self, store: MetaStore, codec: Codec[R], errors: tuple[type[NoKey], type[KeyExists]], what: str
     ) -> None:  # fmt: skip
         self._table = store.create_table(codec.table)
         self._codec = codec
-        self._kind = kind
         self._missing, self._exists = errors
         self._what = what
 
@@ -40,7 +39,9 @@ class PartitionInfos(Generic[R]):
     def read_many(self, partitions: Sequence[tuple[str, int]]) -> list[Versioned[R] | CorruptRecord | None]:
         """Per partition its record, a damaged one as its error."""
         keys = [partition_key(queue, partition) for queue, partition in partitions]
-        return [self._decoded(key, found) for key, found in zip(keys, self._table.get_many(keys), strict=True)]
+        return [
+            self._codec.decode_found(found, key) for key, found in zip(keys, self._table.get_many(keys), strict=True)
+        ]
 
     def write(self, queue: str, partition: int, record: R, version: Version) -> Version:
         """Put a record under a version, NEW for the first; gives the new one. Raises what `write_many` gives."""
@@ -76,18 +77,10 @@ class PartitionInfos(Generic[R]):
                 page: Page[R] = []
                 for item in cursor.read_entries(entries):
                     queue, _, number = item.key.partition(SEPARATOR)
-                    found = self._decoded(item.key, item.found)
+                    found = self._codec.decode_found(item.found, item.key)
                     if found is not None:
                         page.append((queue, int(number) if number.isdecimal() else -1, found))
                 yield page
-
-    def _decoded(self, key: str, found: Found) -> Versioned[R] | CorruptRecord | None:
-        if not isinstance(found, Versioned):
-            return found
-        try:
-            return Versioned(self._codec.decode(found.value, key, self._kind), found.version)
-        except CorruptRecord as error:
-            return error
 
     def _settled(self, write: tuple[str, int, R, Version], outcome: Version | HootError) -> Version | HootError:
         """An outcome in the words of the manager; one in doubt is settled by looking: no other writes this record."""

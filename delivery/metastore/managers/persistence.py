@@ -17,7 +17,7 @@ class TopicPersistenceManager:
     def __init__(self, store: MetaStore) -> None:
         codec = Codec("ranges", PersistenceInfo, check_persistence, TABLE)
         errors = (NoPersistenceInfo, PersistenceInfoExists)
-        self._infos = PartitionInfos(store, codec, PersistenceInfo, errors, "record of sealed ranges")
+        self._infos = PartitionInfos(store, codec, errors, "record of sealed ranges")
 
     def read_topic_persistence_info(self, queue: str, partition: int) -> Versioned[PersistenceInfo] | None:
         """The sealed ranges and their version; None when there is no record. Raises CorruptRecord."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.ids import ID_MAX
 from delivery.metastore.partitions import EPOCH_MAX
 from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
 from delivery.model import PARTITIONS_MAX, check_name, check_partition
@@ -103,35 +104,44 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 
 
-class Codec(msgspec.Struct, frozen=True):
+class Codec(msgspec.Struct, Generic[R], frozen=True):
     """How one kind of record is kept: as JSON in one field of an entry."""
 
     field: str
-    kind: type[msgspec.Struct]
-    check: Callable[..., str | None]
+    kind: type[R]
+    check: Callable[[R], str | None]
     table: str
 
-    def encode(self, record: msgspec.Struct) -> Value:
+    def encode(self, record: R) -> Value:
         """The field with `record`. Raises InvalidRequest for one that cannot be."""
         wrong = self.check(record)
         if wrong is not None:
             raise InvalidRequest(f"this cannot be kept in table {self.table}: {wrong}")
         return Value({self.field: msgspec.json.encode(record)})
 
-    def decode(self, value: Value, key: str, kind: type[R]) -> R:
+    def decode(self, value: Value, key: str) -> R:
         """The record in an entry. Raises CorruptRecord, which names table and key, for what cannot be."""
         data = value.get(self.field)
         where = f"entry {key!r} of table {self.table}"
         if data is None:
             raise CorruptRecord(f"{where} is not Hoot's: it has no field {self.field!r}")
         try:
-            record = msgspec.json.decode(data, type=kind)
+            record = msgspec.json.decode(data, type=self.kind)
         except msgspec.DecodeError as error:
-            raise CorruptRecord(f"the {self.field} of {where} is no {kind.__name__}: {error}") from error
+            raise CorruptRecord(f"the {self.field} of {where} is no {self.kind.__name__}: {error}") from error
         wrong = self.check(record)
         if wrong is not None:
             raise CorruptRecord(f"the {self.field} of {where} cannot be: {wrong}")
         return record
+
+    def decode_found(self, found: Found, key: str) -> Versioned[R] | CorruptRecord | None:
+        """What a table found under a key, as a record; a damaged one is its error."""
+        if not isinstance(found, Versioned):
+            return found
+        try:
+            return Versioned(self.decode(found.value, key), found.version)
+        except CorruptRecord as error:
+            return error
 
 
 def partition_key(queue: str, partition: int) -> str:

@@ -119,7 +119,7 @@ class SubscriptionStates:
         with self._cursor(preferences.queue, preferences.name) as cursor:
             while cursor.has_more_entries():
                 for item in cursor.read_entries(_ENTRIES):
-                    state = _CODEC.decode(item.value, item.key, SubscriptionState)
+                    state = _CODEC.decode(item.value, item.key)
                     number = item.key.rpartition(SEPARATOR)[2]
                     if state.is_of(preferences) and number.isdecimal():
                         states[int(number)] = Versioned(state, item.version)
@@ -160,17 +160,8 @@ class SubscriptionStates:
         return lost
 
     def _read(self, keys: Sequence[str]) -> list[Taken | CorruptRecord | None]:
-        states: list[Taken | CorruptRecord | None] = []
-        for key, found in zip(keys, self._table.get_many(keys), strict=True):
-            try:
-                states.append(
-                    Versioned(_CODEC.decode(found.value, key, SubscriptionState), found.version)
-                    if isinstance(found, Versioned)
-                    else found
-                )
-            except CorruptRecord as error:
-                states.append(error)
-        return states
+        found = zip(keys, self._table.get_many(keys), strict=True)
+        return [_CODEC.decode_found(one, key) for key, one in found]
 
     def _cursor(self, queue: str, name: str) -> MetastoreCursor:
         prefix = subscription_key(queue, name)
@@ -210,7 +201,7 @@ def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Vers
 def _removal(item: MetastoreTableItem, of: SubscriptionRecord | None) -> Remove | None:
     """How to remove a state of that subscription or an earlier one; None for that of a later one."""
     try:
-        state = _CODEC.decode(item.value, item.key, SubscriptionState)
+        state = _CODEC.decode(item.value, item.key)
     except CorruptRecord:
         return Remove(item.key, Version.ANY)
     if of is None or state.is_of(of) or state.created_ms < of.created_ms:

@@ -195,7 +195,7 @@ def _listed(item: MetastoreTableItem) -> Listed:
 
 
 def _decoded(key: str, value: Value) -> SubscriptionRecord:
-    record = _CODEC.decode(value, key, SubscriptionRecord)
+    record = _CODEC.decode(value, key)
     if subscription_key(record.queue, record.name) != key:
         raise CorruptRecord(f"entry {key!r} of table {TABLE} is that of another subscription, {record.name!r}")
     return record

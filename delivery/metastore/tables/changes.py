@@ -98,8 +98,3 @@ class Work:
         """ZooKeeper cannot be asked any more; only what was sent may have been done."""
         waiting = f"{self.change.key!r} of table {self.table} was not changed: {error.message}"
         self.outcome = error if self.sent else MetadataUnavailable(waiting)
-
-
-def size_of(op: Op) -> int:
-    """About the bytes that `op` takes of a request; see `ops.check_request`."""
-    return len(op.path) + 96 + (len(op.value) if isinstance(op, Create | Set) else 0)

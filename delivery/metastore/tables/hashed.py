@@ -14,9 +14,9 @@ from hashlib import blake2b
 from typing import Final
 
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable
-from delivery.metastore.ops import Create, NoNode, Op, Refused
+from delivery.metastore.ops import Create, NoNode, Op, Refused, size_of
 from delivery.metastore.tables.base import Change, Found, MetaStore, MetastoreCursor, MetastoreTable, Watcher
-from delivery.metastore.tables.changes import Work, size_of
+from delivery.metastore.tables.changes import Work
 from delivery.metastore.tables.cursors import BufferedCursor
 from delivery.metastore.tables.entries import decode_key, decode_value, encode_key
 from delivery.metastore.tables.ranges import KeyRange

@@ -85,6 +85,7 @@ def test_a_host_is_drained_takes_nothing_and_takes_part_again(hoot: Hoot) -> Non
     assert hoot.json("host", "drain", name, "--undo")["draining"] is False
     assert hoot.json("partition", "move", "orders", "0", name)["moved"] is True
     assert "serving" in hoot("host", "info", name).stdout
+    assert "still has 1 partitions after 0 s" in hoot("host", "drain", name, "--timeout", "0", status=1).stderr
 
 
 def test_processes_end_together_on_sigterm(hoot: Hoot, serving: Child) -> None:
@@ -133,3 +134,5 @@ def test_ports_that_would_meet_are_refused_before_anything_starts(zookeeper_host
     start = ["serve", "--data", str(tmp_path / "data"), "--processes", "3", "--port", "7000", "--http-port", "7002"]
     assert "too near" in hoot(*start, status=2).stderr
     assert json.loads(hoot(*start, "--json", status=2).stderr)["error"] == "bad_use"
+    assert "too near" in hoot(*start, "--embedded", status=2).stderr
+    assert not (tmp_path / "data").exists(), "no ZooKeeper was started either"

@@ -23,7 +23,9 @@ from delivery.errors import (
     UnknownQueue,
     UnknownScanner,
 )
+from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.rpc.blocking import BlockingConnection
 from delivery.rpc.protocol import load_idl
@@ -212,6 +214,15 @@ def test_queue_locations_name_a_host_for_every_partition(
     connection.call("publish", orders, 0, batch(b"a"))
     places = connection.call("getQueueLocations", orders)
     assert [(p.partition, p.host, p.port) for p in places] == [(n, "127.0.0.1", host.record.port) for n in (0, 1)]
+
+
+def test_a_damaged_record_of_another_host_does_not_hide_the_queues_locations(
+    host: RunningHost, connection: BlockingConnection, orders: str, zookeeper_hosts: str
+) -> None:
+    with ZooKeeperClient(zookeeper_hosts) as other:
+        other.create(records.host_path("damaged"), b"{")
+    places = connection.call("getQueueLocations", orders)
+    assert [place.port for place in places] == [host.record.port] * 2
 
 
 def get(url: str) -> tuple[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,13 @@ def told_while_delivering(three: Several, story: Story, duplicates: int) -> Watc
     return watcher
 
 
+def print_pauses(watcher: Watcher, partitions: Iterable[int], since: float, wait_seconds: float = 0.5) -> None:
+    """How long each partition's deliveries stood still, once they go on."""
+    NEVER.wait(wait_seconds)
+    pauses = sorted(watcher.longest_pause(partition, since) for partition in partitions)
+    print("pauses of deliveries:", [f"{pause:.3f}" for pause in pauses])
+
+
 def test_a_killed_hosts_partitions_are_taken_over_by_all_others_at_once(three: Several) -> None:
     moved: list[int] = []
 
@@ -94,9 +101,7 @@ def test_a_killed_hosts_partitions_are_taken_over_by_all_others_at_once(three: S
         since = time.monotonic()
         eventually(lambda: three.counts("orders")[1] == 0, "the others own what it had", 10)
         print(f"{len(moved)} partitions have new owners after {time.monotonic() - since:.3f} s")
-        NEVER.wait(1.0)
-        pauses = [watcher.longest_pause(p, since) for p in moved]
-        print("pauses of their deliveries:", [f"{pause:.3f}" for pause in sorted(pauses)])
+        print_pauses(watcher, moved, since, 1.0)
 
     told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
 
@@ -128,9 +133,7 @@ def test_a_drained_host_gives_everything_away_and_takes_nothing(three: Several) 
             eventually(lambda: drained.call("drainHost", True) == 0, "it has nothing left", 20)
         print(f"drained in {time.monotonic() - since:.3f} s")
         assert three.counts("orders")[2] == 0
-        NEVER.wait(0.5)
-        pauses = sorted(watcher.longest_pause(p, since) for p in range(PARTITIONS))
-        print("pauses of deliveries:", [f"{pause:.3f}" for pause in pauses])
+        print_pauses(watcher, range(PARTITIONS), since)
 
     told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
 
@@ -141,9 +144,7 @@ def test_a_host_that_is_stopped_gives_its_partitions_away_first(three: Several) 
         three.processes[0].stop()
         print(f"stopped in {time.monotonic() - since:.3f} s")
         assert three.counts("orders")[0] == 0
-        NEVER.wait(0.5)
-        pauses = sorted(watcher.longest_pause(p, since) for p in range(PARTITIONS))
-        print("pauses of deliveries:", [f"{pause:.3f}" for pause in pauses])
+        print_pauses(watcher, range(PARTITIONS), since)
 
     told_while_delivering(three, story, duplicates=PARTITIONS * WINDOW)
 
