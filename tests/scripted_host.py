@@ -32,6 +32,8 @@ class ScriptedHost:
         self.log: dict[int, list[bytes]] = defaultdict(list)
         self.sizes: list[int] = []
         self.published = 0
+        self.received = threading.Event()
+        """Set by the first publish."""
         self.held = threading.Event()
         """Answers wait for it."""
         self.held.set()
@@ -102,6 +104,7 @@ class ScriptedHost:
         """Do as the script says with a publish; False to hang up."""
         with self._lock:
             number, self.published = self.published, self.published + 1
+            self.received.set()
             act = self._script(number)
             outcome = act if isinstance(act, HootError) or act in ("hang up", "ignore") else self._store(call)
         self.held.wait(30)

@@ -89,6 +89,15 @@ class Owners:
             self._known.setdefault(queue, {}).update(addresses)
         return addresses[partition]
 
+    def may_serve(self, queue: str, partition: int, address: Address) -> bool:
+        """Whether a host that is silent can still be the partition's owner: it lives, and no other host is recorded.
+
+        Asks ZooKeeper. Raises MetadataUnavailable.
+        """
+        live, owners = self._look(queue, partition)
+        host, owner = live.at(address), live.owner(owners.get(partition))
+        return host is not None and owner in (None, host)
+
     def learn(self, queue: str, partition: int, address: Address) -> None:
         """A host named the owner."""
         with self._lock:

@@ -15,6 +15,8 @@ from delivery.rpc.blocking import BlockingConnection
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0
 """A host that does not answer a publish within this time is given up; another attempt follows."""
+SILENT_SECONDS: Final = 1.0
+"""One that does not within this time is looked for in ZooKeeper, as often: its partition may have another owner."""
 
 
 class Stream:
@@ -41,6 +43,8 @@ class Link(BlockingConnection):
         super().__init__(*address, connect_deadline=CONNECT_SECONDS, call_deadline=ANSWER_SECONDS)
         self.under_way: deque[tuple[Stream, float]] = deque()
         """Who waits for an answer, and since when."""
+        self.looked_at = 0.0
+        """When its silence was last looked into."""
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 from delivery.client.accumulator import Accumulator
 from delivery.client.hosts import Owners
 from delivery.client.inflight import Entry, Settled
-from delivery.client.links import ANSWER_SECONDS, Link, Stream
+from delivery.client.links import ANSWER_SECONDS, SILENT_SECONDS, Link, Stream
 from delivery.client.receipts import Batch
-from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, UnknownOutcome
+from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, MetadataUnavailable, UnknownOutcome
 from delivery.metastore.live import Address
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ class Sender:
         if now >= self._late_at:
             self._late_at = now + LATE_SECONDS
             self._expire(now)
+            for link in list(self._links.values()):
+                self._notice_silence(link, now)
         with self._lock:
             ready = self._accumulator.ready(now)
         for partition in ready:
@@ -203,8 +205,6 @@ class Sender:
                     raise HostUnreachable(f"{link.address}:{link.port} closed the connection")
                 _, answer = link.receive()
                 self._answered(link.under_way.popleft()[0], answer)
-            if link.under_way and monotonic() - link.under_way[0][1] > ANSWER_SECONDS:
-                raise DeadlineExceeded(f"{link.address}:{link.port} did not answer within {ANSWER_SECONDS:g} s")
         except HootError as error:
             self._broke((link.address, link.port), error)
 
@@ -223,6 +223,20 @@ class Sender:
                 batch.stored(answer.baseId, answer.durability)
         self._after_failure(stream)
         self._note(stream)
+
+    def _notice_silence(self, link: Link, now: float) -> None:
+        """A host may be stopped, or cut off, and hold its connections all the same."""
+        if not link.under_way:
+            return
+        stream, since = link.under_way[0]
+        address = (link.address, link.port)
+        if now - since > ANSWER_SECONDS:
+            self._broke(address, DeadlineExceeded(f"{address[0]}:{address[1]} did not answer in {ANSWER_SECONDS:g} s"))
+        elif now - max(since, link.looked_at) > SILENT_SECONDS:
+            link.looked_at = now
+            with contextlib.suppress(MetadataUnavailable):  # then nobody knows better than to wait
+                if not self._owners.may_serve(self._queue, stream.partition, address):
+                    self._broke(address, HostUnreachable(f"{address[0]}:{address[1]} is silent, and owner no longer"))
 
     def _broke(self, address: Address, error: HootError) -> None:
         """A connection is of no use any more."""

@@ -20,6 +20,10 @@ class LiveHosts:
         self.able = [host for host in live if not host.draining] or list(live)
         """Those that may be asked for a partition without an owner: not the draining ones, unless all are."""
 
+    def at(self, address: Address) -> HostRecord | None:
+        """The host that listens there."""
+        return next((host for host in self._by_session.values() if (host.address, host.port) == address), None)
+
     def owner(self, record: PartitionRecord | None) -> HostRecord | None:
         """The partition's owner, if it lives with the session under which it took the partition."""
         return None if record is None else self._by_session.get((record.host, record.session))

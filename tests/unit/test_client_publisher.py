@@ -10,7 +10,7 @@ import pytest
 
 from delivery.client.accumulator import Limits
 from delivery.client.direct import DirectPublisher
-from delivery.client.links import Link
+from delivery.client.links import ANSWER_SECONDS, SILENT_SECONDS, Link
 from delivery.client.publisher import Publisher, Receipt
 from delivery.errors import (
     DeadlineExceeded,
@@ -163,6 +163,33 @@ def test_a_new_owner_is_found_in_the_catalog() -> None:
         put(under_test, b"after")
         assert new.bodies == [b"after"]
         under_test.close()
+
+
+@pytest.mark.parametrize("first_lives", [True, False])
+def test_a_silent_owner_is_left_as_soon_as_zookeeper_knows_better(first_lives: bool) -> None:
+    """A stopped host's kernel keeps its connections open, so nothing breaks by itself."""
+    with ScriptedHost() as first, ScriptedHost() as second:
+        first.held.clear()
+        where = target(first)
+        where.owners._catalog = catalog = FixedCatalog(first.record)
+        with Publisher(where, SMALL, timeout=SECONDS) as under_test:
+            receipt = under_test.put(b"a")
+            assert first.received.wait(SECONDS)
+            catalog.live = [first.record, second.record] if first_lives else [second.record]
+            catalog.owned = {0: PartitionRecord(2, second.record.host, 1)} if first_lives else {}
+            assert receipt.result(ANSWER_SECONDS / 2).id == 1
+        assert second.bodies == [b"a"]
+
+
+def test_a_silent_host_that_may_be_the_owner_is_waited_for() -> None:
+    with ScriptedHost() as host, publisher(host) as under_test:
+        host.held.clear()
+        receipt = under_test.put(b"a")
+        with pytest.raises(DeadlineExceeded):
+            receipt.result(2.5 * SILENT_SECONDS)
+        host.held.set()
+        assert receipt.result(SECONDS).id == 1
+        assert (host.published, host.bodies) == (1, [b"a"])
 
 
 def test_an_unknown_queue_is_an_error_at_once() -> None:
