@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from math import inf
 
 import msgspec
 
@@ -49,28 +50,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Accumulator:
     """Open and closed batches per partition, and the bytes that may still be taken in."""
 
-    __slots__ = ("_buffer_bytes", "_closed", "_linger", "_open", "_router", "_stopped", "batch_bytes", "batch_messages",
-                 "closings", "current", "room", "unsettled")  # fmt: skip
+    __slots__ = ("_closed", "_limits", "_open", "_room", "_router", "_row_bytes_max", "_stopped", "closings", "current",
+                 "unsettled")  # fmt: skip
 
-    def __init__(self, router: Router, limits: Limits) -> None:
-        self._router, self._linger, self._buffer_bytes = router, limits.linger, limits.buffer_bytes
-        self.batch_bytes, self.batch_messages = limits.batch_bytes, limits.batch_messages
+    def __init__(self, router: Router, limits: Limits, row_bytes_max: int) -> None:
+        """`row_bytes_max` is what the largest message counts for that may join `current` unseen."""
+        self._router, self._limits, self._row_bytes_max = router, limits, row_bytes_max
         self._open: dict[int, Batch] = {}
         """By partition, the one opened first in front."""
         self._closed: dict[int, deque[Batch]] = {}
-        self.current: Batch | None = None
-        """The open batch for messages without a key; Publisher.put adds to it by itself what fits."""
-        self.room = limits.buffer_bytes
-        """Bytes that may still be taken in; what is settled gives its bytes back through `settled`."""
+        self.current = _NOWHERE
+        """The open batch for messages without a key; Publisher.put adds to it by itself what fits into its `grant`."""
+        self._room = limits.buffer_bytes
+        """What may still be taken in, beside the grant; what is settled gives its bytes back."""
         self.unsettled: dict[Batch, None] = {}
         """Every batch whose outcome is not known, in the order of opening."""
         self._stopped = False
         self.closings = 0
         """How many batches were closed so far."""
 
+    @property
+    def room(self) -> int:
+        """Bytes that may still be taken in."""
+        return self._room + self.current.grant
+
     def fits(self, size: int) -> bool:
         """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
-        return size <= self.room or self.room == self._buffer_bytes
+        return size <= self.room or self.room == self._limits.buffer_bytes
 
     def place(self, row: Row, size: int, partition: int | None, now: float, timeout: float) -> Batch:
         """The batch that the message has joined as its last row; check `fits` first.
@@ -78,19 +84,21 @@ class Accumulator:
         `timeout` seconds from now the batch is given up; a batch with several messages waits for the most patient.
         """
         number = self._router.route(row[1], partition)
+        self._regain()
         batch = self._fitting(number, size)
         if batch is None and row[1] is None and partition is None:
             number = self._router.sticky  # closing the full one has changed it
             batch = self._fitting(number, size)
         if batch is None:
-            batch = self._open[number] = Batch(number, now + self._linger, now + timeout)
+            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout)
             self.unsettled[batch] = None
-        if number == self._router.sticky:
-            self.current = batch
         batch.deadline = max(batch.deadline, now + timeout)
         batch.rows.append(row)
         batch.size += size
-        self.room -= size
+        self._room -= size
+        if number == self._router.sticky:
+            self.current = batch
+            self._grant()
         return batch
 
     def take(self, partition: int, now: float) -> Batch | None:
@@ -135,12 +143,13 @@ class Accumulator:
 
     def settled(self, batch: Batch) -> None:
         """The outcome of a batch is known: its bytes are free again."""
-        self.room += batch.size
+        self._room += batch.size
         del self.unsettled[batch]
 
     def stop(self) -> None:
         """No message is added to `current` any more."""
-        self._stopped, self.current = True, None
+        self._regain()
+        self._stopped, self.current = True, _NOWHERE
 
     def take_all(self) -> list[Batch]:
         """Take out every batch that was not taken yet."""
@@ -153,10 +162,32 @@ class Accumulator:
     def _fitting(self, number: int, size: int) -> Batch | None:
         """The open batch of a partition if the message fits; one that is too full for it is closed."""
         batch = self._open.get(number)
-        if batch is not None and (batch.size + size > self.batch_bytes or len(batch.rows) >= self.batch_messages):
+        limits = self._limits
+        if batch is not None and (batch.size + size > limits.batch_bytes or len(batch.rows) >= limits.batch_messages):
             self._close(batch)
             return None
         return batch
+
+    def _grant(self) -> None:
+        """Count bytes as taken into the current batch, so that the messages that fit into them need no other check.
+
+        The most that its limits and the buffer leave. No message counts for less than ROW_BYTES, so that they cannot
+        be too many; none that is too large fits.
+        """
+        batch, limits = self.current, self._limits
+        messages = limits.batch_messages - len(batch.rows)
+        grant = min(limits.batch_bytes - batch.size, messages * ROW_BYTES, self._room, self._row_bytes_max)
+        if grant > 0 and not self._stopped:
+            batch.grant = grant
+            batch.size += grant
+            self._room -= grant
+
+    def _regain(self) -> None:
+        """What is left of the grant is free again."""
+        batch = self.current
+        batch.size -= batch.grant
+        self._room += batch.grant
+        batch.grant = 0
 
     def _due(self, now: float) -> Iterator[int]:
         for number, batch in self._open.items():
@@ -165,10 +196,15 @@ class Accumulator:
             yield number
 
     def _close(self, batch: Batch) -> None:
+        self._regain()
         number = batch.partition
         self.closings += 1
         del self._open[number]
         self._closed.setdefault(number, deque()).append(batch)
         if number == self._router.sticky:
             self._router.change()
-            self.current = None if self._stopped else self._open.get(self._router.sticky)
+            self.current = _NOWHERE if self._stopped else self._open.get(self._router.sticky, _NOWHERE)
+
+
+_NOWHERE = Batch(-1, inf, inf)
+"""In the place of a current batch: it never has a grant."""

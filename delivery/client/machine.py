@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from delivery.client.accumulator import Accumulator, Limits
+from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
 from delivery.client.hosts import Owners
 from delivery.client.inflight import WINDOW_MAX
 from delivery.client.outgoing import Outgoing
@@ -53,7 +53,8 @@ class Machine:
         self._timeout = checked_timeout(timeout)
         self._outgoing = target.outgoing
         self._limits = limits.check()
-        self._accumulator = Accumulator(Router(target.queue, target.partitions, Random()), limits)
+        router = Router(target.queue, target.partitions, Random())
+        self._accumulator = Accumulator(router, limits, target.outgoing.body_bytes_max + ROW_BYTES)
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._sender = Sender(target.queue, target.owners, self._accumulator, self._room, in_flight)

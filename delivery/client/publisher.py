@@ -33,7 +33,6 @@ class Publisher(Machine):
         """`hop` leaves all sending to the publisher's thread, for callers that must not wait for a socket."""
         super().__init__(target, limits, in_flight, timeout)
         self._body_bytes_max = target.outgoing.body_bytes_max
-        self._row_bytes_max = self._body_bytes_max + ROW_BYTES
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._hop = hop
         self._turn = threading.Lock()
@@ -50,24 +49,20 @@ class Publisher(Machine):
         Waits while the buffer is full. Raises InvalidRequest and MessageTooLarge for what is over a limit, Throttled
         when the buffer stays full for the publisher's timeout, Closed.
         """
-        if key is None and partition is None and headers is None and type(body) is bytes:
-            # The hot path: a call per message would cost half as much again, so the work of `place` is done here, and
-            # the lock is taken by its methods, in half of the time of a `with`.
-            size = len(body) + ROW_BYTES
-            accumulator = self._accumulator
+        if key is None and partition is None and headers is None and body.__class__ is bytes:
+            # The hot path: a call per message would cost half as much again, so the work of `place` is done here for
+            # what fits into the grant, and the lock is taken by its methods, in half of the time of a `with`.
             self._acquire()
             try:
-                batch = accumulator.current
-                if batch is not None and size <= self._row_bytes_max and size <= accumulator.room:
-                    rows = batch.rows
+                batch = self._accumulator.current
+                grant = batch.grant - len(body) - ROW_BYTES
+                rows = batch.rows
+                if grant >= 0 and rows.plain == topic:
+                    batch.grant = grant
                     bodies = rows.bodies
                     index = len(bodies)
-                    filled = batch.size + size
-                    if filled <= accumulator.batch_bytes and rows.plain == topic and index < accumulator.batch_messages:
-                        bodies.append(body)
-                        batch.size = filled
-                        accumulator.room -= size
-                        return Receipt(batch, index)
+                    bodies.append(body)
+                    return Receipt(batch, index)
             finally:
                 self._release()
         row, size = self._outgoing.row(body, key, topic, headers)

@@ -71,7 +71,7 @@ def test_random_partitions_are_all_used() -> None:
 
 
 def accumulator(partitions: int = 1, **limits: float) -> Accumulator:
-    return Accumulator(Router("q", partitions, Random(1)), Limits(**limits))  # type: ignore[arg-type]
+    return Accumulator(Router("q", partitions, Random(1)), Limits(**limits), 1 << 20)  # type: ignore[arg-type]
 
 
 def place(of: Accumulator, body: bytes = b"x", now: float = 0.0, key: bytes | None = None) -> Batch:
