@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 TEST_ARGS ?=
+WORKERS ?= auto
 DEMO_ARGS ?=
 BENCH_ARGS ?= live --size 100 --messages 1000000 --json
 SEEDS ?= 1000
@@ -55,8 +56,8 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: $(STAMP) ## every test but the nightly ones (TEST_ARGS="-k window")
-	$(BIN)/python -m pytest $(TEST_ARGS)
+test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile $(TEST_ARGS)
 
 nightly: $(STAMP) ## the long runs: many seeds, random kills
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)

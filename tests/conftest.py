@@ -6,10 +6,15 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
+
+# How long an example takes is no property of the code: it depends on what else the machine does.
+settings.register_profile("hoot", deadline=None)
+settings.load_profile("hoot")
 
 
 @pytest.fixture(scope="session")
