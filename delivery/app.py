@@ -28,12 +28,13 @@ from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sharing import Sharing
 from delivery.config import HostConfig, software_version
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
+from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import Checkpoint, HostRecord
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
@@ -87,13 +88,14 @@ async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
 @asynccontextmanager
 async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
     zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    catalog = Catalog(zookeeper)
+    catalog = open_catalog(zookeeper)
     try:
         await trio.to_thread.run_sync(zookeeper.start)
         await trio.to_thread.run_sync(catalog.ensure_layout)
         yield zookeeper, catalog
     finally:
         with trio.CancelScope(shield=True):
+            catalog.close()
             await trio.to_thread.run_sync(zookeeper.stop)
 
 
@@ -137,7 +139,7 @@ class Host:
         self.metrics = Metrics()
         tail = TailCache(config.tail_cache_bytes)
         self._membership = Membership(zookeeper, catalog, record, config.reconcile_seconds)
-        self._queues = QueueTable(zookeeper, catalog)
+        self._queues = QueueTable(catalog, store.queues)
         self.ownership = Ownership(catalog, store, tail, self._membership, self._queues, config.reopen_seconds)
         self._keeper = CheckpointKeeper(catalog, config, self.ownership.doubt)
         self._sharing = Sharing(
@@ -159,11 +161,8 @@ class Host:
         self._watch(tail)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
-
-        def checkpoint(key: CheckpointKey) -> Checkpoint | None:
-            return catalog.checkpoint(key.queue, key.subscription, key.partition)
-
-        tools = Tools(self._sharing.takeovers, self._keeper, checkpoint, self.metrics, self._config)
+        taker = StateTaker(catalog, self.ownership.doubt)
+        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config)
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 
 from delivery.embedded.zookeeper import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 
 _READY_SECONDS = 60.0
@@ -52,7 +52,7 @@ class HostProcess:
         """
         self.kill()
         with ZooKeeperClient(self._zookeeper) as zookeeper, self._log.open("ab") as output:
-            catalog = Catalog(zookeeper)
+            catalog = open_catalog(zookeeper)
             before = {host.host for host in catalog.hosts()}
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True

@@ -13,7 +13,7 @@ import msgspec
 
 from delivery.errors import SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.hosts import Hosts, is_alive
@@ -35,7 +35,7 @@ class SubscriberZooKeeper:
 
     def __init__(self, zookeeper: ZooKeeperClient, name: str, *, force: bool) -> None:
         self._zookeeper, self._name, self._force = zookeeper, name, force
-        self._catalog = Catalog(zookeeper)
+        self._catalog = open_catalog(zookeeper)
         self._hosts = Hosts(self._catalog)
 
     def plan(self, request: Request) -> Plan:

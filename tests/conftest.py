@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from delivery.embedded import EmbeddedZooKeeper
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 
 # How long an example takes is no property of the code: it depends on what else the machine does.
@@ -40,6 +40,6 @@ def zk(zookeeper_hosts: str) -> Iterator[ZooKeeperClient]:
 @pytest.fixture
 def catalog(zk: ZooKeeperClient) -> Catalog:
     """The catalog of an empty, laid-out tree in the test's folder."""
-    catalog = Catalog(zk)
+    catalog = open_catalog(zk)
     catalog.ensure_layout()
     return catalog

@@ -11,7 +11,8 @@ import trio
 from delivery.batch import Row, encode, open_batch
 from delivery.cluster.ownership import Ownership
 from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, UnknownQueue
-from delivery.metastore.records import HostRecord, PartitionRecord, QueueRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metrics import Metrics
 from delivery.model import QueueSettings
 from delivery.publish.pending import PendingPublish
@@ -38,7 +39,7 @@ class ScriptedCluster:
 
     def __init__(self, *queues: QueueRecord) -> None:
         self.records = {record.name: record for record in queues or (queue_record(),)}
-        self.owners: dict[tuple[str, int], tuple[PartitionRecord, int]] = {}
+        self.owners: dict[tuple[str, int], tuple[OwnerInfo, int]] = {}
         self.live = {OTHER: HostRecord(OTHER, "10.0.0.2", 7000, None, 22, "1", 0)}
         self.claims = self.reads = 0
         self.current_session = 11
@@ -77,11 +78,11 @@ class ScriptedDirectory:
     def __init__(self, cluster: ScriptedCluster) -> None:
         self._cluster = cluster
 
-    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         self._cluster.reads += 1
         return self._cluster.owners.get((queue, partition), (None, -1))
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def owners(self, queue: str) -> dict[int, OwnerInfo]:
         found = self._cluster.owners.items()
         return {number: record for (name, number), (record, _) in found if name == queue and record.host}
 
@@ -89,19 +90,19 @@ class ScriptedDirectory:
         me = HostRecord(ME, "10.0.0.1", 7000, None, self._cluster.current_session, "1", 0)
         return [me, *self._cluster.live.values()], list(self._cluster.corrupt)
 
-    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> PartitionRecord:
+    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
         if self._cluster.gate is not None:
             assert self._cluster.gate.wait(10)
         self._cluster.claims += 1
         record, version = self._cluster.owners.get((queue, partition), (None, -1))
         if version != expected_version:
             raise BadVersion("somebody was faster")
-        claimed = PartitionRecord((record.epoch if record else 0) + 1, host, session)
+        claimed = OwnerInfo(host, session, (record.epoch if record else 0) + 1)
         self._cluster.owners[queue, partition] = (claimed, version + 1)
         return claimed
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
-        self._cluster.owners[queue, partition] = (PartitionRecord(epoch, "", 0), version + 1)
+        self._cluster.owners[queue, partition] = (OwnerInfo("", 0, epoch), version + 1)
 
     def host(self, host: str) -> HostRecord | None:
         return self._cluster.live.get(host)

@@ -14,7 +14,8 @@ from delivery.client.hosts import Owners
 from delivery.client.machine import Target
 from delivery.client.outgoing import Outgoing
 from delivery.errors import CorruptRecord, HootError, OutOfSequence
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Call, decode_call, encode_error, encode_result, load_idl
 
@@ -139,14 +140,14 @@ class FixedCatalog:
 
     def __init__(self, *live: HostRecord) -> None:
         self.live = list(live)
-        self.owned: dict[int, PartitionRecord] = {}
+        self.owned: dict[int, OwnerInfo] = {}
         self.looks = 0
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def owners(self, queue: str) -> dict[int, OwnerInfo]:
         self.looks += 1
         return self.owned
 
-    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         self.looks += 1
         return self.owned.get(partition), 0
 

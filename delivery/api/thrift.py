@@ -18,7 +18,8 @@ from delivery.api.reading import Reading, check_number
 from delivery.cluster.queues import QueueTable
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.metastore.live import LiveHosts
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 from delivery.model import check_name
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
@@ -29,7 +30,7 @@ from delivery.rpc.protocol import Call, load_idl
 class Owners(Protocol):
     """Who owns what (metastore.catalog.Catalog); blocking."""
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def owners(self, queue: str) -> dict[int, OwnerInfo]:
         """The owner of each partition that has one."""
 
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:

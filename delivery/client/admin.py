@@ -49,7 +49,7 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     start: MessageId
     """It began after this id."""
     position: MessageId
-    """Everything up to here is acknowledged: the checkpoint, or `start` before the first."""
+    """Everything up to here is acknowledged: what was saved last, or `start` before a host began with it."""
     end: MessageId | None
     """The last id of the partition."""
     lag: int | None
@@ -118,7 +118,7 @@ class Admin:
 
     def queue_records(self) -> list[QueueRecord]:
         """The records of all queues, by name."""
-        return [self._catalog.queue(name) for name in self._catalog.queues()]
+        return self._catalog.queue_records()
 
     def queue_info(self, name: str) -> QueueInfo:
         """A queue with its subscriptions and what each partition holds. Raises UnknownQueue.
@@ -140,11 +140,11 @@ class Admin:
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
-        checkpoints = self._catalog.checkpoints(queue, name)
+        states = self._catalog.states(queue, name)
         listener = self._catalog.listener(queue, name)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            position = max(start, checkpoints[number].id if number in checkpoints else 0)
+            position = states[number].position if number in states else start
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics,
@@ -152,7 +152,7 @@ class Admin:
         )  # fmt: skip
 
     def delete_subscription(self, queue: str, name: str) -> None:
-        """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
+        """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._subscription(queue, name)
         self._catalog.delete_subscription(queue, name)
 

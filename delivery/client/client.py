@@ -12,7 +12,7 @@ from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
 from delivery.client.queue import Queue
 from delivery.errors import Closed
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -37,7 +37,7 @@ class Client:
         """Takes over a session that was started; `connect` makes one."""
         self._session = session
         self._pool = Pool(connect_deadline=CONNECT_SECONDS, call_deadline=CALL_SECONDS)
-        self._catalog = Catalog(session)
+        self._catalog = open_catalog(session)
         self._owners = Owners(self._catalog)
         self._calls = Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)

@@ -26,7 +26,8 @@ from delivery.errors import (
     again,
 )
 from delivery.metastore.live import Address, LiveHosts, parse_address
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 
 REDIRECTS_MAX: Final = 2
 PAUSE_SECONDS: Final = 0.02
@@ -43,10 +44,10 @@ _LOOK_AGAIN: Final = (
 class OwnerCatalog(Protocol):
     """The part of the catalog that tells who owns what."""
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def owners(self, queue: str) -> dict[int, OwnerInfo]:
         """The owned partitions of a queue."""
 
-    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         """The owner's record of one partition."""
 
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
@@ -113,7 +114,7 @@ class Owners:
         with self._lock:
             self._known.pop(queue, None)
 
-    def _look(self, queue: str, partition: int | None) -> tuple[LiveHosts, dict[int, PartitionRecord]]:
+    def _look(self, queue: str, partition: int | None) -> tuple[LiveHosts, dict[int, OwnerInfo]]:
         """The live hosts, and the owner of one partition or of all."""
         live = LiveHosts(self._catalog.readable_hosts()[0])
         if partition is None:

@@ -13,7 +13,8 @@ from typing import Protocol
 import msgspec
 
 from delivery.errors import BadVersion, HootError, NotOwner
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 from delivery.model import QueueSettings
 from delivery.storage.base import MessageStore, PartitionKey, PartitionState
 
@@ -21,10 +22,10 @@ from delivery.storage.base import MessageStore, PartitionKey, PartitionState
 class Directory(Protocol):
     """Who owns what (metastore.catalog.Catalog), as used here; blocking."""
 
-    def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
+    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         """The owner's record and its version."""
 
-    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> PartitionRecord:
+    def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
         """Make a host the owner under the next epoch. Raises BadVersion when somebody else was faster."""
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
@@ -89,7 +90,7 @@ class Claims:
                 self._directory.release(key.queue, key.partition, record.epoch, version + 1)
             raise
 
-    def _owner(self, record: PartitionRecord | None) -> HostRecord | None:
+    def _owner(self, record: OwnerInfo | None) -> HostRecord | None:
         """The other host that owns the partition, and lives under the session that it claimed it with."""
         if record is None or not record.host or record.host == self._member.host:
             return None

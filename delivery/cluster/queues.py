@@ -1,66 +1,62 @@
-"""The queues as this host knows them: a mirror of their records in ZooKeeper, kept true by hints."""
+"""The queues that this host has to do with: their records in memory, kept true by watches.
+
+A host learns a queue when it is first asked for, and at its start those that its store holds data of: the end of a
+queue, which takes the data along, must be heard of by whoever has it. The others, a million perhaps, cost nothing.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 import trio
 
 from delivery.cluster.handover import Doorbell
-from delivery.errors import HootError, MetadataUnavailable, UnknownQueue
-from delivery.metastore import records
+from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
+from delivery.metastore.tables.base import Watcher
 
 log = logging.getLogger(__name__)
 
-Hint = Callable[[], None]
 Changed = Callable[[QueueRecord, QueueRecord | None], None]
+Held = Callable[[], Sequence[tuple[str, str]]]
 
 _PAUSE_SECONDS: Final = 1.0
-
-
-class Watching(Protocol):
-    """ZooKeeper's watches (metastore.zookeeper.ZooKeeperClient), as used here. Hints come from other threads."""
-
-    def watch_children(self, path: str, hint: Hint) -> None:
-        """Give a hint now and whenever the children of `path` may have changed."""
-
-    def watch_value(self, path: str, hint: Hint) -> None:
-        """Give a hint now and whenever `path` may have changed."""
-
-    def unwatch(self, path: str) -> None:
-        """No more hints about `path`."""
-
-    def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
+_UNWATCHED_SECONDS: Final = 30.0
+"""How often queues are read that cannot be watched, because their record is damaged or too much is watched."""
 
 
 class QueueRecords(Protocol):
     """Where queue records are read (metastore.catalog.Catalog); blocking."""
 
-    def queue(self, name: str) -> QueueRecord:
-        """A queue. Raises UnknownQueue."""
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether there is any metadata of Hoot."""
 
-    def queues(self) -> list[str]:
-        """All names."""
+    def queue(self, name: str, watch: Watcher | None = None) -> QueueRecord:
+        """A queue; `watch` is called once, at its next change, from another thread. Raises UnknownQueue."""
+
+    def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        """Many of them."""
 
 
 class QueueTable:
     """The queue records in memory. For the trio thread; `run` owns the watching."""
 
-    def __init__(self, watching: Watching, catalog: QueueRecords) -> None:
-        self._watching, self._catalog = watching, catalog
+    def __init__(self, catalog: QueueRecords, held: Held) -> None:
+        """`held` gives the (queue, generation) that the store has data of; blocking."""
+        self._catalog, self._held = catalog, held
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
-        self._list_stale = False
+        self._unwatched: set[str] = set()
         self._bell: Doorbell | None = None
         self._on_change: list[Changed] = []
 
     def on_change(self, callback: Changed) -> None:
-        """Call `callback(before, after)` when a queue's record changed; `after` is None when the queue is gone.
+        """Call `callback(before, after)` when a known queue's record changed; `after` is None when the queue is gone.
 
         A queue that was deleted and created again is reported as gone; the new one is another queue.
         """
@@ -78,69 +74,84 @@ class QueueTable:
         record = await trio.to_thread.run_sync(self._catalog.queue, name)
         if name not in self._known:  # else `run` has read it in the meantime, and later
             self._learn(name, record)
+            self._hint(name)
         return self._known[name]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Learn all queues, report started, and follow their changes until cancelled. Raises if it cannot at first."""
+        """Learn the queues that the store holds, report started, and follow their changes until cancelled.
+
+        Raises if it cannot at first.
+        """
         self._bell = Doorbell()
-        self._watching.watch_children(records.QUEUES, partial(self._bell.post, self._hint_list))
-        self._list_stale = True
-        await self._refresh()
+        await self._learn_held()
         task_status.started()
         while True:
-            await self._bell.wait()
             try:
                 await self._refresh()
             except HootError as error:
                 log.warning("the queues cannot be read: %s", error)
                 await trio.sleep(_PAUSE_SECONDS)
-                self._bell.ring()
+                continue
+            with trio.move_on_after(_UNWATCHED_SECONDS if self._unwatched else math.inf):
+                await self._bell.wait()
+                continue
+            self._stale |= self._unwatched
 
-    def _hint_list(self) -> None:
-        self._list_stale = True
-        self._ring()
+    async def _learn_held(self) -> None:
+        held = await trio.to_thread.run_sync(self._held)
+        names = sorted({name for name, _ in held})
+        found = await trio.to_thread.run_sync(self._catalog.read_queues, names)
+        for name, record in zip(names, found, strict=True):
+            if isinstance(record, QueueRecord):
+                self._learn(name, record)
+                self._stale.add(name)
+        known = {(record.name, record.generation) for record in self._known.values()}
+        if left := sorted(set(held) - known):
+            log.warning("the store holds data of %d queues that are not there, such as %s", len(left), left[0][0])
 
-    def _hint_queue(self, name: str) -> None:
+    def _hint(self, name: str) -> None:
         self._stale.add(name)
-        self._ring()
-
-    def _ring(self) -> None:
         if self._bell is not None:
             self._bell.ring()
 
     async def _refresh(self) -> None:
-        """Read what may have changed. On an error everything stays due."""
-        list_stale, stale = self._list_stale, self._stale
-        self._list_stale, self._stale = False, set()
-        try:
-            found = await trio.to_thread.run_sync(self._read, list_stale, stale, frozenset(self._known))
-        except BaseException:
-            self._list_stale |= list_stale
-            self._stale |= stale
-            raise
-        for name, record in found.items():
-            self._learn(name, record)
+        """Read what may have changed, and watch it. On an error everything that was not read stays due."""
+        while self._stale:
+            name = min(self._stale)
+            self._stale.discard(name)
+            try:
+                found = await trio.to_thread.run_sync(self._read, name, partial(self._changed, name))
+            except BaseException:
+                self._stale.add(name)
+                raise
+            for record in found:
+                self._learn(name, record)
 
-    def _read(self, list_stale: bool, stale: set[str], known: frozenset[str]) -> dict[str, QueueRecord | None]:
-        if list_stale:
-            stale = stale | (known ^ frozenset(self._catalog.queues()))
-        return {name: record for name in stale for record in self._read_one(name)}
+    def _changed(self, name: str, _: object) -> None:
+        """The watch of a queue fired, on another thread."""
+        if self._bell is not None:
+            self._bell.post(partial(self._hint, name))
 
-    def _read_one(self, name: str) -> list[QueueRecord | None]:
+    def _read(self, name: str, watch: Watcher) -> list[QueueRecord | None]:
+        self._unwatched.discard(name)
         try:
-            return [self._catalog.queue(name)]
+            record = self._catalog.queue(name)  # so that what is gone is not watched
+            try:
+                return [self._catalog.queue(name, watch)]
+            except Throttled:
+                self._unwatched.add(name)
+                return [record]
         except UnknownQueue:
             self._check_tree()
             return [None]
-        except HootError as error:
-            if error.retryable:
-                raise
+        except CorruptRecord as error:
             log.error("queue %r is left alone until it is mended: %s", name, error)
+            self._unwatched.add(name)
             return []
 
     def _check_tree(self) -> None:
-        """A queue that is gone takes its data along, so all of ZooKeeper having been lost must not look like that."""
-        if not self._watching.exists(records.LAYOUT):
+        """A queue that is gone takes its data along, so the loss of all metadata must not look like that."""
+        if not self._catalog.is_laid_out:
             raise MetadataUnavailable(
                 "ZooKeeper holds nothing of Hoot any more; the queues are kept as they were known"
             )
@@ -149,12 +160,8 @@ class QueueTable:
         before = self._known.get(name)
         if record is None:
             self._known.pop(name, None)
-            self._watching.unwatch(records.queue_path(name))
         else:
             self._known[name] = record
-            if before is None and self._bell is not None:
-                hint = partial(self._bell.post, partial(self._hint_queue, name))
-                self._watching.watch_value(records.queue_path(name), hint)
         if before is not None and before != record:
             same = record if record is not None and record.generation == before.generation else None
             for callback in self._on_change:

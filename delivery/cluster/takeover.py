@@ -30,7 +30,8 @@ from delivery.cluster.ownership import Ownership, Place
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.placement import rank
 from delivery.errors import HootError, NotOwner
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ STEP_SECONDS: Final = 1.0
 class OwnerRecords(Protocol):
     """The owners of a queue's partitions (metastore.catalog.Catalog); blocking."""
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def owners(self, queue: str) -> dict[int, OwnerInfo]:
         """The owned partitions. Raises UnknownQueue, CorruptRecord."""
 
 

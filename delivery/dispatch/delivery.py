@@ -13,14 +13,15 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Update
+from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.sender import Counters, Stream
+from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, NotOwner
-from delivery.metastore.records import Checkpoint
+from delivery.metastore.managers.states import Taken, TakeState
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +53,6 @@ class Owned(Protocol):
         """The epoch under which it is owned."""
 
     @property
-    def version(self) -> int:
-        """Of the owner's record, for the check beside each checkpoint."""
-
-    @property
     def watermark(self) -> int:
         """The last id that is complete."""
 
@@ -78,7 +75,7 @@ class Tools(msgspec.Struct, frozen=True):
 
     partitions: Partitions
     keeper: CheckpointKeeper
-    checkpoint: Callable[[CheckpointKey], Checkpoint | None]
+    taker: StateTaker
     counters: Counters
     config: HostConfig
 
@@ -102,8 +99,8 @@ class Delivery:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.run)
             async with trio.open_nursery() as workers:
-                for partition, start in self.attached.subscription.starts.items():
-                    workers.start_soon(self._serve, partition, start)
+                for partition in self.attached.subscription.starts:
+                    workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
@@ -114,13 +111,13 @@ class Delivery:
         for worker in self.workers.values():
             worker.drain()
 
-    async def _serve(self, partition: int, start: int) -> None:
+    async def _serve(self, partition: int) -> None:
         reported = ""
         while not self._draining:
             owned = None
             try:
                 owned = await self._unless_draining(partial(self._tools.partitions.acquire, self._queue, partition))
-                moved_on = owned is not None and await self._serve_owned(owned, partition, start)
+                moved_on = owned is not None and await self._serve_owned(owned, partition)
                 reported = ""
             except HootError as error:
                 moved_on = owned is not None and isinstance(error, NotOwner)
@@ -130,25 +127,30 @@ class Delivery:
             if not moved_on:
                 await self._unless_draining(partial(trio.sleep, _PAUSE_SECONDS))
 
-    async def _serve_owned(self, owned: Owned, partition: int, start: int) -> bool:
-        """Serve it until the worker ends; whether that was because the partition goes to another host."""
-        key = CheckpointKey(self._queue, self._name, partition)
-        position = await self._position(key, start, owned.watermark)
-        created_ms = self.attached.subscription.created_ms
-        moved_on = False
+    async def _serve_owned(self, owned: Owned, partition: int) -> bool:
+        """Serve it until the worker ends; whether there is a reason to begin anew at once.
 
-        def moved(position: int) -> None:
-            self._tools.keeper.note(Update(key, Checkpoint(position, owned.epoch, created_ms), owned.version))
+        That is so when the partition goes to another host, and when somebody moved the position.
+        """
+        key = CheckpointKey(self._queue, self._name, partition)
+        taken = await self._take(key, owned)
+        moved_on = False
 
         def move_on() -> None:
             nonlocal moved_on
             moved_on = True
             worker.drain()
 
+        def begin_anew() -> None:
+            nonlocal moved_on
+            moved_on = True
+            scope.cancel()
+
+        progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
-            Stream(self._queue, self._name, partition, owned.epoch), owned.source(), position=position,
-            first_run=_first_run(), topics=self._topics, config=self._tools.config,
-            counters=self._tools.counters, on_position=moved,
+            Stream(self._queue, self._name, partition, owned.epoch), owned.source(),
+            position=self._position(key, taken, owned.watermark), first_run=_first_run(), topics=self._topics,
+            config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
         )  # fmt: skip
         if self._draining:
             return False
@@ -170,17 +172,18 @@ class Delivery:
                 self._waiting.discard(scope)
         return None
 
-    async def _position(self, key: CheckpointKey, start: int, watermark: int) -> int:
-        """Where to go on: the checkpoint, else the start that was asked for; never beyond what is stored."""
+    async def _take(self, key: CheckpointKey, owned: Owned) -> Taken:
+        """Take the state over, so that no former owner moves it any more."""
         await self._tools.keeper.settle(key)
-        saved = await trio.to_thread.run_sync(self._tools.checkpoint, key)
-        if saved is not None and not saved.is_of(self.attached.subscription):
-            saved = None
-        position = start if saved is None else saved.id
-        if saved is not None and position > watermark:
-            log.error(
-                "subscription %s on %s/%d: its checkpoint %d is beyond the last stored id %d; going on there",
-                self._name, self._queue, key.partition, position, watermark,
-            )  # fmt: skip
-            return watermark
-        return position
+        return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
+
+    def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
+        """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""
+        position = taken.value.position
+        if position <= max(watermark, self.attached.subscription.starts[key.partition]):
+            return position
+        log.error(
+            "subscription %s on %s/%d: its position %d is beyond the last stored id %d; going on there",
+            self._name, self._queue, key.partition, position, watermark,
+        )  # fmt: skip
+        return watermark

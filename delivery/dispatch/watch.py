@@ -1,41 +1,83 @@
 """The host's view of the attached subscriptions (the seed's SubscriptionZooKeeper, section 3.5.3).
 
 A watch is a hint that something about a queue may have changed; what counts is the full read that follows. Every
-`reconcile_seconds` all queues are read without any hint, so that a lost one costs time and nothing else.
+`reconcile_seconds` all is read without any hint, so that a lost one costs time and nothing else.
+
+Only queues that somebody is or was attached to have a folder in `/hoot/listeners`, and of these only the ones with a
+listener now are looked at any further: a host reads neither the other queues nor the detached subscriptions.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 import trio
 
 from delivery.dispatch.plan import Attached
-from delivery.errors import CorruptRecord, HootError, UnknownQueue
+from delivery.errors import CorruptRecord, HootError, Throttled
 from delivery.metastore import records
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import QueueRecord
-from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.tables.base import Watcher
 
 log = logging.getLogger(__name__)
 
+Hint = Callable[[], None]
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Watching(Protocol):
+    """ZooKeeper's watches (metastore.zookeeper.ZooKeeperClient), as used here. Hints come from other threads."""
+
+    def watch_children(self, path: str, hint: Hint) -> None:
+        """Give a hint now and whenever the children of `path` may have changed."""
+
+    def unwatch(self, path: str) -> None:
+        """No more hints about `path`."""
+
+
+class Registrations(Protocol):
+    """What is attached (metastore.catalog.Catalog), as used here; blocking."""
+
+    def attached_queues(self) -> list[str]:
+        """The queues that somebody is or was attached to."""
+
+    def attached(self, queues: Sequence[str]) -> list[list[str]]:
+        """Per queue, the subscriptions that somebody is attached to."""
+
+    def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        """The queues' records."""
+
+    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
+        """The preferences of many (queue, subscription)."""
+
+    def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
+        """The listeners of many (queue, subscription)."""
+
+    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
+        """The preferences of one; `watch` is called once, at their next change."""
+
 
 class SubscriptionWatch:
-    """Reads what is attached, queue by queue, and knows which queues to read again. Reading blocks: use a thread."""
+    """Reads what is attached, and knows which queues to read again. Reading blocks: use a thread."""
 
-    def __init__(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> None:
-        self._zookeeper, self._catalog = zookeeper, catalog
+    def __init__(self, watching: Watching, catalog: Registrations) -> None:
+        self._watching, self._catalog = watching, catalog
         self._stale: set[str] = set()
-        self._all_stale = True
+        self._all_stale = self._list_stale = True
         self._hinted = trio.Event()
         self._watched: set[str] = set()
+        """Paths of folders."""
+        self._seen: set[tuple[str, str]] = set()
+        """The subscriptions whose preferences are watched now."""
         self._complained: set[str] = set()
         self._post: Callable[[Callable[[], None]], None] = lambda _: None
 
     def begin(self) -> None:
-        """Remember the trio thread that hints are handed to, and watch the hosts. Call once, on that thread."""
+        """Remember the trio thread that hints are handed to. Call once, on that thread."""
         token = trio.lowlevel.current_trio_token()
 
         def post(hint: Callable[[], None]) -> None:
@@ -54,9 +96,9 @@ class SubscriptionWatch:
             self._all_stale = True
 
     def hint(self, queue: str | None = None) -> None:
-        """Something about `queue`, or about which queues or hosts there are, may have changed. On the trio thread."""
+        """Something about `queue`, or about which queues are attached to, may have changed. On the trio thread."""
         if queue is None:
-            self._all_stale = True
+            self._list_stale = True
         else:
             self._stale.add(queue)
         self._hinted.set()
@@ -66,60 +108,95 @@ class SubscriptionWatch:
 
         Raises MetadataUnavailable; then everything asked for stays due.
         """
-        stale, everything = self._stale, self._all_stale
-        self._stale, self._all_stale, self._hinted = set(), False, trio.Event()
+        stale, listed, everything = self._stale, self._list_stale, self._all_stale
+        self._stale, self._list_stale, self._all_stale, self._hinted = set(), False, False, trio.Event()
         try:
-            return await trio.to_thread.run_sync(self._read, stale, everything, known)
+            return await trio.to_thread.run_sync(self._read, stale, listed or everything, everything, known)
         except HootError:
             self._stale |= stale
+            self._list_stale |= listed
             self._all_stale |= everything
             raise
 
-    def _read(self, stale: set[str], everything: bool, known: frozenset[str]) -> dict[str, dict[str, Attached]]:
-        if everything:
-            self._watch(records.QUEUES, None)
-            self._watch(records.HOSTS, None)
-            stale = stale | known | set(self._catalog.queues())
-        return {queue: self._read_queue(queue) for queue in stale}
+    def _read(
+        self, hinted: set[str], listed: bool, everything: bool, known: frozenset[str]
+    ) -> dict[str, dict[str, Attached]]:  # fmt: skip
+        if listed:
+            self._watch(records.LISTENERS, None)
+            folders = set(self._catalog.attached_queues())
+            hinted = hinted | self._come_and_gone(folders)
+            if everything:
+                hinted = hinted | known | folders
+        stale = sorted(hinted)
+        found: dict[str, dict[str, Attached]] = {queue: {} for queue in stale}
+        names = dict(zip(stale, self._catalog.attached(stale), strict=True))
+        queues = self._queues([queue for queue in stale if names[queue]])
+        for attached in self._attached(queues, [(queue, name) for queue in queues for name in names[queue]]):
+            found[attached.subscription.queue][attached.subscription.name] = attached
+        return found
 
-    def _read_queue(self, queue: str) -> dict[str, Attached]:
-        """What is attached to a queue; nothing to one that is deleted, even while it is read."""
+    def _queues(self, names: Sequence[str]) -> dict[str, QueueRecord]:
+        """Those that are there and can be read."""
+        return dict(self._sound(names, self._catalog.read_queues(names)))
+
+    def _attached(self, queues: dict[str, QueueRecord], places: Sequence[tuple[str, str]]) -> Iterable[Attached]:
+        subscriptions = dict(self._sound(places, self._read_subscriptions(places)))
+        listeners = dict(self._sound(places, self._catalog.read_listeners(places)))
+        for place, subscription in subscriptions.items():
+            queue, listener = queues[place[0]], listeners.get(place)
+            if listener is not None and subscription.generation == queue.generation:
+                yield Attached(queue.generation, subscription, listener)
+
+    def _read_subscriptions(
+        self, places: Sequence[tuple[str, str]]
+    ) -> Iterable[SubscriptionRecord | CorruptRecord | None]:
+        """The preferences; those that are new to this host one by one, with a watch, the others together."""
+        new = [place for place in places if place not in self._seen]
+        found = dict(zip(new, map(self._read_watching, new), strict=True))
+        rest = [place for place in places if place not in found]
+        found |= dict(zip(rest, self._catalog.read_subscriptions(rest), strict=True))
+        return [found[place] for place in places]
+
+    def _read_watching(self, place: tuple[str, str]) -> SubscriptionRecord | CorruptRecord | None:
+        def changed(_: object) -> None:
+            self._seen.discard(place)
+            self._post(partial(self.hint, place[0]))
+
+        self._seen.add(place)
         try:
-            record = self._catalog.queue(queue)
-            self._watch(records.listeners_path(queue), queue)
-            names = self._catalog.listeners(queue)
-            return {name: found for name in names if (found := self._read_one(record, name))}
-        except UnknownQueue:
-            self._unwatch(queue)
+            return self._catalog.subscription(*place, changed)
+        except Throttled:
+            return self._catalog.subscription(*place)  # too many are watched: reconciling finds its changes
         except CorruptRecord as error:
-            self._complain(error)
-        return {}
+            self._seen.discard(place)
+            return error
+        except HootError:
+            self._seen.discard(place)
+            raise
 
-    def _read_one(self, queue: QueueRecord, name: str) -> Attached | None:
-        self._watch(records.subscription_path(queue.name, name), queue.name, value=True)
-        self._watch(records.listener_path(queue.name, name), queue.name, value=True)
-        try:
-            subscription = self._catalog.subscription(queue.name, name)
-            listener = self._catalog.listener(queue.name, name)
-        except CorruptRecord as error:
-            self._complain(error)
-            return None
-        if subscription is None or listener is None or subscription.generation != queue.generation:
-            return None
-        return Attached(queue.generation, subscription, listener)
+    def _sound(self, keys: Iterable[K], found: Iterable[V | CorruptRecord | None]) -> Iterable[tuple[K, V]]:
+        for key, one in zip(keys, found, strict=True):
+            if isinstance(one, CorruptRecord):
+                self._complain(one)
+            elif one is not None:
+                yield key, one
 
-    def _watch(self, path: str, queue: str | None, *, value: bool = False) -> None:
-        if path in self._watched:
-            return
-        hint = partial(self._post, partial(self.hint, queue))
-        (self._zookeeper.watch_value if value else self._zookeeper.watch_children)(path, hint)
-        self._watched.add(path)
+    def _watch(self, path: str, queue: str | None) -> None:
+        if path not in self._watched:
+            self._watching.watch_children(path, partial(self._post, partial(self.hint, queue)))
+            self._watched.add(path)
 
-    def _unwatch(self, queue: str) -> None:
-        below = records.queue_path(queue) + "/"
-        for path in [path for path in self._watched if path.startswith(below)]:
-            self._zookeeper.unwatch(path)
+    def _come_and_gone(self, queues: set[str]) -> set[str]:
+        """The queues whose folder is new, which is watched from now on, or gone, which is watched no longer."""
+        folders = {records.listeners_path(queue): queue for queue in queues}
+        watched = self._watched - {records.LISTENERS}
+        for path in watched - folders.keys():
+            self._watching.unwatch(path)
             self._watched.discard(path)
+        for path in folders.keys() - watched:
+            self._watch(path, folders[path])
+        gone = {path.rpartition("/")[2] for path in watched - folders.keys()}
+        return gone | {queue for path, queue in folders.items() if path not in watched}
 
     def _complain(self, error: CorruptRecord) -> None:
         if error.message not in self._complained:

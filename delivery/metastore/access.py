@@ -1,29 +1,71 @@
-"""What the catalog's parts share: settling writes in doubt, decoding, and errors that tell what to do next."""
+"""What the catalog's parts share: the managers, opened when they are first needed, and errors that tell what to do."""
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, UnknownQueue
+from delivery.errors import BadVersion, MetadataUnavailable, UnknownQueue
 from delivery.metastore import records
+from delivery.metastore.managers import layout
+from delivery.metastore.managers.ownership import TopicOwnershipManager
+from delivery.metastore.managers.persistence import TopicPersistenceManager
+from delivery.metastore.managers.queues import QueueManager
+from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.ops import InDoubt, Op, Refused
+from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
 from delivery.model import PARTITIONS_MAX, check_partition, near_names
 
-ATTEMPTS: Final = 8
+ATTEMPTS: Final = 40
 """How often a compare-and-set is tried against others before the caller is told."""
+PAUSE_SECONDS: Final = 0.002
+PAUSE_SECONDS_MAX: Final = 0.25
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-class Access:
-    """Base of the catalog's parts. Blocking; as thread-safe as the znodes underneath."""
+class Managers:
+    """All managers over one MetaStore, whose tables are made where they are missing."""
 
-    def __init__(self, zk: ZNodes) -> None:
+    def __init__(self, store: MetaStore) -> None:
+        self.queues = QueueManager(store)
+        self.owners = TopicOwnershipManager(store)
+        self.persistence = TopicPersistenceManager(store)
+        self.subscriptions = SubscriptionDataManager(store)
+
+
+class Access:
+    """Base of the catalog's parts. Blocking; as thread-safe as the znodes and the MetaStore underneath."""
+
+    def __init__(self, zk: ZNodes, store: MetaStore) -> None:
+        """Asks nobody: neither has to be there yet."""
         self._zk = zk
+        self._store = store
+        self._opened: Managers | None = None
+
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether this ZooKeeper holds Hoot's metadata. Raises LayoutMismatch when it is in another MetaStore."""
+        found = layout.read_layout(self._zk)
+        if found is not None:
+            layout.check_layout(found, self._store)
+        return found is not None
+
+    @property
+    def managers(self) -> Managers:
+        """The managers. Raises MetadataUnavailable before the first `ensure_layout`, and LayoutMismatch."""
+        if self._opened is None:
+            if not self.is_laid_out:
+                raise MetadataUnavailable(
+                    "this ZooKeeper holds nothing of Hoot yet: start a region host with `hoot serve`"
+                )
+            self._opened = Managers(self._store)
+        return self._opened
 
     def _apply(self, ops: Sequence[Op], path: str, value: bytes) -> Refused | None:
         """`multi`, with an answer that got lost settled by looking: nobody else writes this very value to `path`."""
@@ -39,27 +81,8 @@ class Access:
         found = self._zk.get(path)
         return None if found is None else records.decode(found[0], kind, path)
 
-    def _get_many(self, paths: Sequence[str], kind: type[R]) -> list[R | None]:
-        """Per path its record, None for those that went away since they were listed."""
-        found = self._zk.get_many(paths)
-        return [one and records.decode(one[0], kind, path) for path, one in zip(paths, found, strict=True)]
-
-    def _names(self, folder: str, queue: str) -> list[str]:
-        """The names in a folder of a queue, sorted. Raises UnknownQueue."""
-        names = self._zk.children(folder)
-        if names is None:
-            raise self._unknown_queue(queue)
-        return names
-
-    def _partitions(self, folder: str, names: Sequence[str]) -> list[int]:
-        """Names of partitions as numbers. Raises CorruptRecord on a foreign name."""
-        for name in names:
-            if not (len(name) == 5 and name.isdecimal() and name.isascii() and int(name) < PARTITIONS_MAX):
-                raise CorruptRecord(f"{folder}/{name} is not Hoot's: partitions have names of five digits")
-        return [int(name) for name in names]
-
     def _unknown_queue(self, name: str) -> UnknownQueue:
-        near = near_names(name, self._zk.children(records.QUEUES) or ())
+        near = near_names(name, self.managers.queues.names_around(name))
         hint = f"did you mean {' or '.join(near)}?" if near else f"create it with `hoot queue create {name}`"
         return UnknownQueue(f"there is no queue {name!r}: {hint}")
 
@@ -67,6 +90,12 @@ class Access:
 def crowded(what: str) -> BadVersion:
     """Others changed `what` under us, time and again."""
     return BadVersion(f"{what} is being changed by others at this moment; try again")
+
+
+def give_way(attempt: int) -> None:
+    """Pause before the next attempt at what others are changing, too; at random, so that they do not meet again."""
+    if attempt:
+        time.sleep(random.uniform(0.0, min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0**attempt)))
 
 
 def checked_partition(queue: str, partition: int) -> int:

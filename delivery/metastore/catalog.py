@@ -1,43 +1,52 @@
-"""Everything that Hoot keeps in ZooKeeper, by name: what the engine, the client and the subscriber work with.
+"""All of Hoot's metadata, by name: what the engine, the client and the subscriber work with.
+
+A thin face over the managers of the MetaStore (`managers`), which keep whatever lasts, and over the few znodes that
+live with a session (`records`): the hosts, and the listeners of subscriptions.
 
 Blocking: a trio program calls it in a thread. Each call ends by the deadline of the ZooKeeper client or, where it reads
 several times, by a few of them, with MetadataUnavailable. Every value that is read is checked; a foreign or damaged one
-gives CorruptRecord with its path. See `records` for what is where.
+gives CorruptRecord with its path, or its table and key.
 """
 
 from __future__ import annotations
 
-import contextlib
-
-from delivery.errors import CorruptRecord, LayoutMismatch, MetadataUnavailable
+from delivery.errors import CorruptRecord, MetadataUnavailable
 from delivery.metastore import records
-from delivery.metastore.checkpoints import Checkpoints
+from delivery.metastore.access import Managers
+from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.partitions import Partitions
-from delivery.metastore.queues import Queues
-from delivery.metastore.records import HostRecord, Layout
+from delivery.metastore.records import HostRecord
 from delivery.metastore.subscriptions import Subscriptions
+from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
+from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 
 
-class Catalog(Queues, Partitions, Subscriptions, Checkpoints):
-    """The catalog over one ZooKeeper session; as thread-safe as the session. Closes nothing."""
+def open_catalog(zk: ZooKeeperClient) -> Catalog:
+    """The catalog of the cluster in this ZooKeeper, in the MetaStore that its layout has to name: ZooKeeper, too.
+
+    Asks nobody: the session need not be started yet. `close` ends its watches; the session stays its owner's.
+    """
+    return Catalog(zk, ZooKeeperMetaStore(zk, zk))
+
+
+class Catalog(Partitions, Subscriptions):
+    """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:
-        """Make the folders of an empty tree. Raises LayoutMismatch, nothing touched, when it is another version's."""
-        layout = self._get(records.LAYOUT, Layout)
-        if layout is None:
-            for path in (records.ROOT, records.HOSTS, records.QUEUES):
-                with contextlib.suppress(NodeExists):
-                    self._zk.create(path)
-            with contextlib.suppress(NodeExists):
-                self._zk.create(records.LAYOUT, records.encode(Layout()))
-            layout = self._get(records.LAYOUT, Layout)
-        if layout is None or layout.version != records.LAYOUT_VERSION:
-            raise LayoutMismatch(
-                f"ZooKeeper holds Hoot's data in layout {layout and layout.version}, and this program knows layout"
-                f" {records.LAYOUT_VERSION}: use the program that wrote it, or another folder of ZooKeeper"
-            )
+        """Format an empty cluster. Raises LayoutMismatch, nothing touched, when it is another program's."""
+        layout.ensure_layout(self._zk, self._store)
+        self._opened = Managers(self._store)
+
+    def format(self) -> None:
+        """Wipe everything that lasts, then the layout; see `format_metastore`. For a cluster at rest."""
+        layout.format_metastore(self._zk, self._store)
+        self._opened = None
+
+    def close(self) -> None:
+        """Watches are not called any more; nothing may be used after it. Leaves the session alone."""
+        self._store.close()
 
     def register_host(self, record: HostRecord) -> None:
         """Say that a region host lives, for as long as this client's session does. Again, to replace the record.

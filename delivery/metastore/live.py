@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 
 Address = tuple[str, int]
 
@@ -24,7 +25,7 @@ class LiveHosts:
         """The host that listens there."""
         return next((host for host in self._by_session.values() if (host.address, host.port) == address), None)
 
-    def owner(self, record: PartitionRecord | None) -> HostRecord | None:
+    def owner(self, record: OwnerInfo | None) -> HostRecord | None:
         """The partition's owner, if it lives with the session under which it took the partition."""
         return None if record is None else self._by_session.get((record.host, record.session))
 

@@ -1,17 +1,20 @@
-"""Queues in ZooKeeper: a record, and folders for what belongs to the queue."""
+"""The catalog's queues: records in a table, and the end of all that belongs to one."""
 
 from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, MetadataUnavailable, QueueExists
+from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
 from delivery.metastore import records
-from delivery.metastore.access import ATTEMPTS, Access, crowded
-from delivery.metastore.ops import Create, NodeExists, Op
+from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
 from delivery.metastore.records import QueueRecord
+from delivery.metastore.tables.base import Watcher
+from delivery.metastore.tables.versions import Versioned
 from delivery.model import QueueSettings, check_name, check_settings
 
 
@@ -19,32 +22,51 @@ class Queues(Access):
     """Creating, changing and deleting queues."""
 
     def create_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
-        """A new queue, with all that belongs to it or not at all. Raises QueueExists and InvalidRequest."""
-        path = records.queue_path(check_name("queue", name))
+        """A new queue. Raises QueueExists and InvalidRequest."""
+        check_name("queue", name)
         record = QueueRecord(name, secrets.token_hex(8), time.time_ns() // 1_000_000, check_settings(settings))
-        value = records.encode(record)
-        folders = (records.partitions_path(name), records.subscriptions_path(name), records.listeners_path(name))
-        ops: list[Op] = [Create(path, value), *(Create(folder) for folder in folders)]
-        refused = self._apply(ops, path, value)
-        if refused is None:
-            return record
-        if isinstance(refused.error, NodeExists):
-            raise QueueExists(f"there is already a queue {name!r}")
-        raise MetadataUnavailable("this ZooKeeper holds nothing of Hoot yet: start a region host with `hoot serve`")
+        self.managers.queues.create_queue(record)
+        return record
 
-    def queue(self, name: str) -> QueueRecord:
-        """The queue. Raises UnknownQueue, with the names that come near, and CorruptRecord."""
-        return self._versioned_queue(name)[0]
+    def queue(self, name: str, watch: Watcher | None = None) -> QueueRecord:
+        """The queue. Raises UnknownQueue, with the names that come near, and CorruptRecord.
+
+        `watch` is called once, at the next change of its record; also when there is none, at its creation.
+        """
+        return self._versioned_queue(name, watch).value
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
-        return self._zk.children(records.QUEUES) or []
+        return [name for page in self.queue_pages() for name in page]
+
+    def queue_pages(self) -> Iterator[list[str]]:
+        """The names of all queues, sorted, some at a time."""
+        if self._opened is None and not self.is_laid_out:
+            return
+        after: str | None = None
+        while page := self.managers.queues.list_queue_names(after):
+            yield page
+            after = page[-1]
+
+    def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        """The records of many queues; None for those that are not there, and a damaged one is its error."""
+        return self.managers.queues.read_queues(names)
+
+    def queue_records(self) -> list[QueueRecord]:
+        """The records of all queues, by name. Raises CorruptRecord."""
+        found = [record for page in self.queue_pages() for record in self.read_queues(page)]
+        for record in found:
+            if isinstance(record, CorruptRecord):
+                raise record
+        return [record for record in found if isinstance(record, QueueRecord)]
 
     def update_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
         """Other settings for a queue. Raises UnknownQueue, and InvalidRequest when they change the partitions."""
         check_settings(settings)
-        for _ in range(ATTEMPTS):
-            record, version = self._versioned_queue(name)
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._versioned_queue(name)
+            record = found.value
             if settings.partitions != record.settings.partitions:
                 raise InvalidRequest(
                     f"queue {name!r} keeps its {record.settings.partitions} partitions: with another number of them,"
@@ -52,34 +74,57 @@ class Queues(Access):
                 )
             changed = msgspec.structs.replace(record, settings=settings)
             try:
-                self._zk.set(records.queue_path(name), records.encode(changed), version)
+                self.managers.queues.update_queue(changed, found.version)
             except BadVersion:
                 continue
             return changed
         raise crowded(f"queue {name!r}")
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue with its subscriptions, listeners and owners. Raises UnknownQueue.
+        """Delete a queue with its subscriptions, listeners, owners and sealed ranges. Raises UnknownQueue.
 
         Its record goes last: when this breaks off, the queue is still listed, and deleting it again ends the work.
         """
-        path = records.queue_path(check_name("queue", name))
-        if not self._zk.exists(path):
-            raise self._unknown_queue(name)
-        for folder in (records.partitions_path(name), records.subscriptions_path(name), records.listeners_path(name)):
-            self._zk.delete_tree(folder)
-        self._zk.delete_tree(path)
+        queues = self.managers.queues
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            version = queues.read_version(name)
+            if version is None and attempt == 0:
+                raise self._unknown_queue(name)
+            if version is None:
+                return
+            self._delete_belongings(name)
+            try:
+                queues.delete_queue(name, version)
+            except BadVersion:
+                continue  # it was changed, or deleted and made again: then what belongs to it is looked for again
+            except UnknownQueue:
+                return
+            return
+        raise crowded(f"queue {name!r}")
 
-    def _versioned_queue(self, name: str) -> tuple[QueueRecord, int]:
-        path = records.queue_path(check_name("queue", name))
-        found = self._zk.get(path)
+    def _delete_belongings(self, name: str) -> None:
+        """All but the record. Listeners go between the reading of the subscriptions' versions and their deletion."""
+        managers, folder = self.managers, records.listeners_path(name)
+        managers.subscriptions.delete_all_subscription_data(name, partial(self._zk.delete_tree, folder))
+        self._zk.delete_tree(folder)
+        places = self._places(name)
+        managers.owners.delete_owner_infos(places)
+        managers.persistence.delete_topic_persistence_infos(places)
+
+    def _places(self, name: str) -> list[tuple[str, int]]:
+        """The partitions of a queue; those that have a record, where the queue's cannot be read."""
+        try:
+            found = self.managers.queues.read_queue(name)
+        except CorruptRecord:
+            managers = self.managers
+            owners = {place[:2] for page in managers.owners.owner_info_pages() for place in page}
+            sealed = {place[:2] for page in managers.persistence.topic_persistence_info_pages() for place in page}
+            return sorted((queue, partition) for queue, partition in owners | sealed if queue == name)
+        return [] if found is None else [(name, partition) for partition in range(found.value.settings.partitions)]
+
+    def _versioned_queue(self, name: str, watch: Watcher | None = None) -> Versioned[QueueRecord]:
+        found = self.managers.queues.read_queue(name, watch)
         if found is None:
             raise self._unknown_queue(name)
-        record = records.decode(found[0], QueueRecord, path)
-        try:
-            check_settings(record.settings)
-        except InvalidRequest as error:
-            raise CorruptRecord(f"the value of {path} cannot be: {error.message}") from error
-        if record.name != name:
-            raise CorruptRecord(f"the value of {path} is that of another queue, {record.name!r}")
-        return record, found[1]
+        return found

@@ -1,19 +1,16 @@
-"""Every znode of Hoot: its path and what is in it. All values are JSON, so that `zkCli get` shows them.
+"""The znodes that live with a session, and the values that everybody passes around. All are JSON.
 
-    /hoot/layout                                   Layout
-    /hoot/hosts/<host>                             HostRecord, ephemeral
-    /hoot/queues/<queue>                           QueueRecord
-    /hoot/queues/<queue>/partitions/<00042>        PartitionRecord; absent until first owned. Its epoch only grows.
-    /hoot/queues/<queue>/subscriptions/<name>      SubscriptionRecord: the durable state, with or without a subscriber
-    /hoot/queues/<queue>/subscriptions/<name>/<00042>   Checkpoint of one partition; absent until the first one is due
-    /hoot/queues/<queue>/listeners/<name>          ListenerRecord, ephemeral: the subscriber that is attached now
+    /hoot/hosts/<host>                HostRecord, ephemeral
+    /hoot/listeners/<queue>           persistent, empty; made by the first who attaches, gone with the queue
+    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now
+    /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
-Partitions are five decimal digits. A host watches `queues`, and per queue `listeners` and the records of the attached
-subscriptions: detached subscriptions cost nothing. A watch is a hint; the state is always read in full. Attaching and
-detaching write the subscription's record anew, unchanged: its version guards the ephemeral node, whose own version
-begins at 0 each time.
+Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,
+subscriptions and their states. In ZooKeeper these are below /hoot/metastore/tables.
 
-A program that registers by itself writes `created_ms` once and leaves it: checkpoints name their subscription by it.
+A host watches `listeners`, and there the queues that somebody is or was attached to: detached subscriptions cost
+nothing. A watch is a hint; the state is always read in full. The version of a queue's folder in `listeners` counts who
+attached, took over and detached: it guards the ephemeral nodes, whose own version begins at 0 each time.
 
 Seed 004, section 3.5.1: the subscription information is the queue, the partitions with their start ids, the topics,
 the subscriber's address and port, and the checkpoint. Address and port live in the ephemeral node, so that they vanish
@@ -22,26 +19,18 @@ with the subscriber while the rest stays.
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from delivery.errors import CorruptRecord
 from delivery.model import QueueSettings
 
-ROOT = "/hoot"
-LAYOUT = f"{ROOT}/layout"
-HOSTS = f"{ROOT}/hosts"
-QUEUES = f"{ROOT}/queues"
-LAYOUT_VERSION = 1
+ROOT: Final = "/hoot"
+HOSTS: Final = f"{ROOT}/hosts"
+LISTENERS: Final = f"{ROOT}/listeners"
 
 R = TypeVar("R", bound=msgspec.Struct)
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """Which software's data this tree holds; another version stops the start."""
-
-    version: int = LAYOUT_VERSION
 
 
 class HostRecord(msgspec.Struct, frozen=True):
@@ -74,16 +63,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
 
 
-class PartitionRecord(msgspec.Struct, frozen=True):
-    """The owner of a partition, moved by compare-and-set. Owned only while the host lives with that session."""
-
-    epoch: int
-    host: str
-    session: int
-
-
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable side of a subscription."""
+    """The durable side of a subscription: its preferences."""
 
     name: str
     queue: str
@@ -108,63 +89,19 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol: Literal["packed", "plain"] = "packed"
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
-    """Everything up to `id` was acknowledged."""
-
-    id: int
-    epoch: int
-    """Of the owner that wrote it."""
-    created_ms: int
-    """Of its subscription. One of an earlier subscription of the same name, saved too late, does not count."""
-
-    def is_of(self, subscription: SubscriptionRecord) -> bool:
-        """Whether it counts for that subscription."""
-        return self.created_ms == subscription.created_ms
-
-
 def host_path(host: str) -> str:
     """Where the host is registered."""
     return f"{HOSTS}/{host}"
 
 
-def queue_path(queue: str) -> str:
-    """Where the queue's record is."""
-    return f"{QUEUES}/{queue}"
-
-
-def partitions_path(queue: str) -> str:
-    """The folder of the queue's partition records."""
-    return f"{QUEUES}/{queue}/partitions"
-
-
-def partition_path(queue: str, partition: int) -> str:
-    """Where the owner and epoch of a partition are."""
-    return f"{QUEUES}/{queue}/partitions/{partition:05d}"
-
-
-def subscriptions_path(queue: str) -> str:
-    """The folder of the queue's subscriptions."""
-    return f"{QUEUES}/{queue}/subscriptions"
-
-
-def subscription_path(queue: str, name: str) -> str:
-    """Where the subscription's durable record is."""
-    return f"{QUEUES}/{queue}/subscriptions/{name}"
-
-
-def checkpoint_path(queue: str, name: str, partition: int) -> str:
-    """Where the checkpoint of one partition of a subscription is."""
-    return f"{QUEUES}/{queue}/subscriptions/{name}/{partition:05d}"
-
-
 def listeners_path(queue: str) -> str:
     """The folder of the subscribers attached to the queue."""
-    return f"{QUEUES}/{queue}/listeners"
+    return f"{LISTENERS}/{queue}"
 
 
 def listener_path(queue: str, name: str) -> str:
     """Where the attached subscriber of a subscription is."""
-    return f"{QUEUES}/{queue}/listeners/{name}"
+    return f"{LISTENERS}/{queue}/{name}"
 
 
 def encode(record: msgspec.Struct) -> bytes:

@@ -22,7 +22,7 @@ from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name, check_topic, near_names
 from delivery.rpc.idl import load_idl
@@ -133,7 +133,7 @@ def _opened(batches: bytes, after: int, until: int) -> Iterator[pa.RecordBatch]:
 @contextmanager
 def _engine(zookeeper: str) -> Iterator[tuple[Catalog, Calls]]:
     with ZooKeeperClient(zookeeper) as session:
-        catalog, pool = Catalog(session), Pool()
+        catalog, pool = open_catalog(session), Pool()
         try:
             yield catalog, Calls(Owners(catalog), pool)
         finally:

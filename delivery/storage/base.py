@@ -121,6 +121,9 @@ class MessageStore(Protocol):
     def release(self, key: PartitionKey) -> None:
         """Stop serving a partition: close its files. Unknown or closed partitions are fine."""
 
+    def queues(self) -> list[tuple[str, str]]:
+        """The queues that it holds anything of: name and generation."""
+
     def delete(self, queue: str, generation: str) -> None:
         """Drop all partitions of a queue. Missing ones are fine."""
 

@@ -187,6 +187,11 @@ class MemoryStore:
         """See `MessageStore.release`."""
         self._views.pop(key, None)
 
+    def queues(self) -> list[tuple[str, str]]:
+        """See `MessageStore.queues`."""
+        with self._disk.lock:
+            return sorted({(key.queue, key.generation) for key in self._disk.partitions})
+
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`."""
         with self._disk.lock:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from delivery.local import LocalEngine
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import ROOT
 from tests.integration.recorder import PARTITION_SHIFT, Orders
@@ -96,9 +96,9 @@ def check_checkpoints(
 ) -> None:
     """Assert that no checkpoint stands beyond a published message that did not reach a callback."""
     with ZooKeeperClient(zookeeper) as client:
-        checkpoints = Catalog(client).checkpoints(queue, name)
-    for partition, checkpoint in checkpoints.items():
-        passed = {number for number in published.get(partition, ()) if number <= checkpoint.id}
+        states = open_catalog(client).states(queue, name)
+    for partition, state in states.items():
+        passed = {number for number in published.get(partition, ()) if number <= state.position}
         missing = passed - set(delivered.get(partition, ()))
         assert not missing, f"partition {partition}: the checkpoint passed {len(missing)} messages without a callback"
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
 from delivery.errors import HootError
+from delivery.metastore.catalog import Catalog
 from delivery.metastore.ops import InDoubt, Op, Refused
-from delivery.metastore.records import Checkpoint, HostRecord, ListenerRecord, SubscriptionRecord
+from delivery.metastore.records import HostRecord, ListenerRecord, SubscriptionRecord
+from delivery.metastore.tables.entries import encode_key, encode_value
+from delivery.metastore.tables.hashed import BUCKETS
+from delivery.metastore.tables.values import Value
+from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.znodes import Aspect, ZNodes
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
@@ -34,6 +38,12 @@ class Interposed(ZNodes):
         self.down_after: int | None = None
         """So many transactions are done, the others fail."""
         self.down_error = InDoubt
+
+    def watch_value(self, path: str, hint: Callable[[], None]) -> None:
+        self._real.watch_value(path, hint)
+
+    def unwatch(self, path: str, hint: Callable[[], None] | None = None) -> None:
+        self._real.unwatch(path, hint)
 
     def _read(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
         self.reads += 1
@@ -74,24 +84,29 @@ def refused(call: Callable[[], object]) -> type[HootError] | None:
     return None
 
 
-class Key(msgspec.Struct, frozen=True):
-    queue: str
-    subscription: str
-    partition: int
+def catalog_over(between: Interposed) -> Catalog:
+    """The catalog through that hand; its tables are known already, so that what follows is what is asked for."""
+    catalog = Catalog(between, ZooKeeperMetaStore(between, between))
+    assert catalog.managers is not None
+    return catalog
 
 
-class Update(msgspec.Struct, frozen=True):
-    key: Key
-    checkpoint: Checkpoint
-    partition_version: int
+def corrupt(zk: ZooKeeperClient, table: str, key: str, value: bytes) -> None:
+    """Put `value` in the place of an entry's bytes, or where there is none."""
+    bucket = int.from_bytes(blake2b(key.encode(), digest_size=2).digest()) % BUCKETS
+    folder = f"/hoot/metastore/tables/{table}/keys/{bucket:03x}"
+    path = f"{folder}/{encode_key(key)}"
+    if not zk.exists(folder):
+        zk.create(folder)
+    if zk.exists(path):
+        zk.set(path, value)
+    else:
+        zk.create(path, value)
 
 
-def update(
-    partition: int, number: int, *, name: str = "s", queue: str = "q", version: int = 0, epoch: int = 1,
-    created_ms: int = CREATED_MS,
-) -> Update:  # fmt: skip
-    """Move the checkpoint of a partition to `number`, as the owner whose claim gave its record `version`."""
-    return Update(Key(queue, name, partition), Checkpoint(number, epoch, created_ms), version)
+def entry(field: str, content: bytes) -> bytes:
+    """The bytes of an entry with one field."""
+    return encode_value(Value({field: content}))
 
 
 def host(name: str = "h1", session: int = 1, port: int = 4000) -> HostRecord:

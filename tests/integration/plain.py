@@ -20,7 +20,8 @@ from kazoo.client import KazooClient
 from thrift.Thrift import TType
 
 from delivery.local import LocalEngine
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from tests.integration.apache import SECONDS, Client, Fields, Server
@@ -45,7 +46,7 @@ class Foreign:
         """A queue of three partitions."""
         name = f"flights-{next(NUMBERS)}"
         with ZooKeeperClient(self.running.address) as session:
-            Catalog(session).create_queue(name, QueueSettings(partitions=3, body_bytes_max=1000))
+            open_catalog(session).create_queue(name, QueueSettings(partitions=3, body_bytes_max=1000))
         return name
 
 
@@ -155,15 +156,16 @@ class Received:
         return [one[6] for one in self.messages if partition in (None, one[2])]
 
 
-def create_subscription(znodes: KazooClient, queue: str, name: str, *topics: str) -> None:
-    """Write the durable record, to begin at the oldest message of every partition."""
-    record = read_json(znodes, f"/hoot/queues/{queue}")
-    starts = {str(partition): 0 for partition in range(record["settings"]["partitions"])}
-    subscription = {
-        "name": name, "queue": queue, "generation": record["generation"], "created_ms": int(time.time() * 1000),
-        "starts": starts, "all_partitions": True, "topics": list(topics),
-    }  # fmt: skip
-    znodes.create(f"/hoot/queues/{queue}/subscriptions/{name}", json.dumps(subscription).encode())
+def create_subscription(site: Foreign, queue: str, name: str, *topics: str) -> None:
+    """Make the durable record, to begin at the oldest message of every partition, as whoever administers Hoot does."""
+    with ZooKeeperClient(site.running.address) as session:
+        catalog = open_catalog(session)
+        record = catalog.queue(queue)
+        subscription = SubscriptionRecord(
+            name=name, queue=queue, generation=record.generation, created_ms=int(time.time() * 1000),
+            starts=dict.fromkeys(range(record.settings.partitions), 0), all_partitions=True, topics=topics,
+        )  # fmt: skip
+        catalog.put_subscription(subscription, create=True)
 
 
 @contextmanager
@@ -171,7 +173,8 @@ def attached(znodes: KazooClient, queue: str, name: str) -> Iterator[Received]:
     """Serve a PlainListener and register it for as long as the block lasts."""
     received = Received(f"token {next(NUMBERS)}")
     with Server(received.answer) as server:
-        path = f"/hoot/queues/{queue}/listeners/{name}"
+        znodes.ensure_path(f"/hoot/listeners/{queue}")
+        path = f"/hoot/listeners/{queue}/{name}"
         listener = {"address": "127.0.0.1", "port": server.port, "token": received.token, "protocol": "plain"}
         znodes.create(path, json.dumps(listener).encode(), ephemeral=True)
         try:
@@ -181,6 +184,8 @@ def attached(znodes: KazooClient, queue: str, name: str) -> Iterator[Received]:
             znodes.delete(path)
 
 
-def checkpoint(znodes: KazooClient, queue: str, name: str, partition: int) -> int | None:
-    path = f"/hoot/queues/{queue}/subscriptions/{name}/{partition:05d}"
-    return read_json(znodes, path)["id"] if znodes.exists(path) else None
+def checkpoint(site: Foreign, queue: str, name: str, partition: int) -> int:
+    """How far the subscription has come, 0 before it has begun."""
+    with ZooKeeperClient(site.running.address) as session:
+        state = open_catalog(session).states(queue, name).get(partition)
+        return 0 if state is None else state.position

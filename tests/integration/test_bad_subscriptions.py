@@ -299,7 +299,9 @@ def test_a_host_refuses_a_data_folder_that_is_a_file_or_below_one(site: Site, tm
 
 
 def test_a_host_refuses_a_zookeeper_tree_of_another_layout_and_touches_nothing(site: Site, tmp_path: Path) -> None:
-    site.znodes.create("/newer/hoot/layout", b'{"version":2}', makepath=True)
+    site.znodes.create(
+        "/newer/hoot/metastore/layout", b'{"metastore":"zookeeper","metastore_version":2}', makepath=True
+    )
     before = site.tree("/newer")
     host = HostProcess(f"{site.running.address}/newer", tmp_path / "data")
     try:

@@ -16,7 +16,7 @@ from thrift.Thrift import TApplicationException, TType
 
 from delivery.errors import HootError, OutOfSequence
 from delivery.local import LocalEngine
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.rpc.blocking import BlockingConnection
@@ -82,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("hostile")
     options = (f"--set=connections_max={CONNECTIONS_MAX}", f"--set=frame_seconds={FRAME_SECONDS}")
     with engine(folder, *options) as running, ZooKeeperClient(running.address) as session:
-        catalog = Catalog(session)
+        catalog = open_catalog(session)
         catalog.create_queue(QUEUE, QueueSettings(partitions=2, body_bytes_max=1000))
         subscriber = RecordingSubscriber(running, QUEUE, folder)
         subscriber.start()

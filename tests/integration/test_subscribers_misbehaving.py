@@ -12,7 +12,7 @@ import pytest
 
 from delivery import Client, MessageId, connect
 from delivery.local import LocalEngine
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
@@ -131,7 +131,7 @@ def register(running: LocalEngine, queue: str, name: str, port: int) -> ZooKeepe
 
     session = ZooKeeperClient(running.address)
     session.start()
-    catalog = Catalog(session)
+    catalog = open_catalog(session)
     record = catalog.queue(queue)
     catalog.put_subscription(
         SubscriptionRecord(
@@ -184,7 +184,7 @@ def test_a_listener_that_reads_a_kilobyte_per_second_costs_the_others_nothing(
             assert memory(running.host.pid) - before < 150 * MIB
             check_delivered(published, healthy.ids())
             with ZooKeeperClient(running.address) as zookeeper:
-                assert Catalog(zookeeper).checkpoints(queue_name, "crawling") == {}
+                assert not any(one.position for one in open_catalog(zookeeper).states(queue_name, "crawling").values())
         finally:
             session.stop()
             healthy.kill()

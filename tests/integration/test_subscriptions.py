@@ -8,15 +8,30 @@ from functools import partial
 import msgspec
 import pytest
 
-from delivery.errors import CorruptRecord, MetadataUnavailable, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.errors import (
+    BadVersion,
+    CorruptRecord,
+    MetadataUnavailable,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from delivery.metastore import records
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.ops import NodeExists
-from delivery.metastore.partitions import NEVER_OWNED
-from delivery.metastore.records import Checkpoint, ListenerRecord
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.managers.states import TakeState
+from delivery.metastore.records import ListenerRecord
+from delivery.metastore.tables.versions import Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
-from tests.integration.metastore import Interposed, at_once, listener, subscription, update
+from tests.integration.metastore import (
+    CREATED_MS,
+    Interposed,
+    at_once,
+    catalog_over,
+    corrupt,
+    entry,
+    listener,
+    subscription,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +48,7 @@ def queue(catalog: Catalog) -> Catalog:
 def other(zookeeper_hosts: str) -> Iterator[Catalog]:
     """The catalog over another session."""
     with ZooKeeperClient(zookeeper_hosts) as client:
-        yield Catalog(client)
+        yield open_catalog(client)
 
 
 # -- records
@@ -50,7 +65,7 @@ def test_a_subscription_is_written_listed_and_read_back(queue: Catalog) -> None:
 
 
 def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(queue: Catalog) -> None:
-    with pytest.raises(NodeExists):
+    with pytest.raises(BadVersion):
         queue.put_subscription(msgspec.structs.replace(subscription(), topics=()), create=True)
     with pytest.raises(UnknownSubscription, match="did you mean s"):
         queue.put_subscription(subscription(name="ss"), create=False)
@@ -62,195 +77,90 @@ def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(
 @pytest.mark.parametrize(
     "value",
     [
-        b"", b"{}", b"\xff", records.encode(subscription(name="t")), records.encode(subscription(queue="r")),
-        records.encode(msgspec.structs.replace(subscription(), starts={-1: 0})),
-        records.encode(msgspec.structs.replace(subscription(), starts={0: -5})),
-        records.encode(msgspec.structs.replace(subscription(), starts={32767: 0})),
+        b"", b"{}", b"\xff", entry("preferences", b"{}"), entry("other", b"{}"),
+        entry("preferences", records.encode(subscription(name="t"))),
+        entry("preferences", records.encode(subscription(queue="r"))),
+        entry("preferences", records.encode(msgspec.structs.replace(subscription(), starts={-1: 0}))),
+        entry("preferences", records.encode(msgspec.structs.replace(subscription(), starts={0: -5}))),
+        entry("preferences", records.encode(msgspec.structs.replace(subscription(), starts={32767: 0}))),
     ],
 )  # fmt: skip
-def test_a_foreign_subscription_record_is_named(queue: Catalog, zk: ZooKeeperClient, value: bytes) -> None:
-    zk.set(records.subscription_path("q", "s"), value)
-    with pytest.raises(CorruptRecord, match="/hoot/queues/q/subscriptions/s"):
-        queue.subscription("q", "s")
-
-
-# -- attaching
-
-
-def test_an_attached_listener_is_there_until_its_session_ends_and_the_subscription_stays(
-    queue: Catalog, other: Catalog, zookeeper_hosts: str
+def test_a_foreign_subscription_record_is_named_and_can_still_be_deleted(
+    queue: Catalog, zk: ZooKeeperClient, value: bytes
 ) -> None:
-    with ZooKeeperClient(zookeeper_hosts) as client:
-        Catalog(client).attach("q", "s", listener("a"))
-        assert (queue.listeners("q"), queue.listener("q", "s")) == (["s"], listener("a"))
-    assert (queue.listeners("q"), queue.listener("q", "s")) == ([], None)
-    assert queue.subscription("q", "s") == subscription()
-    other.attach("q", "s", listener("b"))
-    assert queue.listener("q", "s") == listener("b")
-
-
-def test_a_second_subscriber_is_refused_and_told_who_is_there(queue: Catalog, other: Catalog) -> None:
-    queue.attach("q", "s", listener("a", port=5001))
-    for replace in (None, listener("outdated", port=5001)):
-        with pytest.raises(SubscriptionBusy, match="'s' of queue 'q'") as caught:
-            other.attach("q", "s", listener("b"), replace=replace)
-        assert caught.value.address == "127.0.0.1:5001"
-    assert queue.listener("q", "s") == listener("a", port=5001)
-
-
-def test_a_takeover_replaces_exactly_the_listener_that_was_seen(queue: Catalog, other: Catalog) -> None:
-    queue.attach("q", "s", listener("a"))
-    other.attach("q", "s", listener("b"), replace=other.listener("q", "s"))
-    assert queue.listener("q", "s") == listener("b")
-    queue.detach("q", "s", listener("a"))
-    assert queue.listener("q", "s") == listener("b"), "who was replaced cannot detach the new one"
-
-
-def test_a_takeover_from_somebody_who_has_gone_is_a_plain_attachment(queue: Catalog) -> None:
-    queue.attach("q", "s", listener("b"), replace=listener("a"))
-    assert queue.listener("q", "s") == listener("b")
-
-
-def test_a_takeover_does_not_hit_somebody_who_came_since(queue: Catalog, other: Catalog, zk: ZooKeeperClient) -> None:
-    """A was seen; before the transaction A leaves and B comes, and B's znode has the version that A's had."""
-    other.attach("q", "s", listener("a"))
-    between = Interposed(zk)
-
-    def change() -> None:
-        other.detach("q", "s", listener("a"))
-        other.attach("q", "s", listener("b", port=5002))
-
-    between.before = change
-    with pytest.raises(SubscriptionBusy) as caught:
-        Catalog(between).attach("q", "s", listener("c"), replace=listener("a"))
-    assert caught.value.address == "127.0.0.1:5002"
-    assert queue.listener("q", "s") == listener("b", port=5002)
-
-
-def test_a_detachment_does_not_hit_somebody_who_took_over_since(
-    queue: Catalog, other: Catalog, zk: ZooKeeperClient
-) -> None:
-    queue.attach("q", "s", listener("a"))
-    between = Interposed(zk)
-    between.before = lambda: other.attach("q", "s", listener("b"), replace=listener("a"))
-    Catalog(between).detach("q", "s", listener("a"))
-    assert queue.listener("q", "s") == listener("b")
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_of_many_who_attach_at_once_exactly_one_does(queue: Catalog, other: Catalog, held: bool) -> None:
-    for turn in range(8):
-        seen = None
-        if held:
-            seen = listener(f"old-{turn}")
-            queue.attach("q", "s", seen, replace=queue.listener("q", "s"))
-        contenders = [listener(f"{turn}-{n}", port=6000 + n) for n in range(4)]
-        catalogs = (queue, other, queue, other)
-        calls = [partial(c.attach, "q", "s", one, replace=seen) for c, one in zip(catalogs, contenders, strict=True)]
-        outcomes = at_once(calls)
-        assert [type(outcome) for outcome in outcomes].count(SubscriptionBusy) == 3
-        winner = contenders[outcomes.index(None)]
-        assert queue.listener("q", "s") == winner
-        queue.detach("q", "s", winner)
-        assert queue.listener("q", "s") is None
-
-
-def test_the_same_listener_attached_again_lives_on_with_the_present_session(
-    queue: Catalog, zookeeper_hosts: str
-) -> None:
-    with ZooKeeperClient(zookeeper_hosts) as old:
-        Catalog(old).attach("q", "s", listener("a"))
-        queue.attach("q", "s", listener("a"))
-    assert queue.listener("q", "s") == listener("a")
-
-
-def test_when_the_answer_to_an_attachment_is_lost_it_is_recognised_as_ones_own(
-    queue: Catalog, zk: ZooKeeperClient
-) -> None:
-    between = Interposed(zk)
-    between.lose_answer = True
-    Catalog(between).attach("q", "s", listener("a"))
-    assert queue.listener("q", "s") == listener("a")
-    between.down_after = 1
-    with pytest.raises(MetadataUnavailable):
-        Catalog(between).attach("q", "s", listener("b"), replace=listener("a"))
-
-
-def test_attaching_does_not_change_the_record_and_survives_a_change_of_it(queue: Catalog, zk: ZooKeeperClient) -> None:
-    changed = msgspec.structs.replace(subscription(), topics=("new",))
-    between = Interposed(zk)
-    between.before = lambda: queue.put_subscription(changed, create=False)
-    Catalog(between).attach("q", "s", listener("a"))
-    assert (queue.subscription("q", "s"), queue.listener("q", "s")) == (changed, listener("a"))
-
-
-def test_only_an_existing_subscription_can_be_attached_to(queue: Catalog) -> None:
-    with pytest.raises(UnknownSubscription):
-        queue.attach("q", "t", listener())
-    with pytest.raises(UnknownQueue):
-        queue.attach("r", "s", listener())
-    queue.detach("q", "t", listener())
-    assert queue.listeners("q") == []
-
-
-@pytest.mark.parametrize(
-    "value", [b"", b"{}", records.encode(listener(port=0)), records.encode(listener(port=65536)), b'{"address":""}']
-)
-def test_a_foreign_listener_record_is_named(queue: Catalog, zk: ZooKeeperClient, value: bytes) -> None:
-    zk.create(records.listener_path("q", "s"), value)
-    with pytest.raises(CorruptRecord, match="/hoot/queues/q/listeners/s"):
-        queue.listener("q", "s")
-    with pytest.raises(CorruptRecord, match="/hoot/queues/q/listeners/s"):
-        queue.attach("q", "s", listener())
+    corrupt(zk, "subscriptions", "q\x01s", value)
+    for call in (partial(queue.subscription, "q", "s"), partial(queue.attach, "q", "s", listener())):
+        with pytest.raises(CorruptRecord, match=r"'q.x01s' of table subscriptions"):
+            call()
+    queue.delete_subscription("q", "s")
+    assert queue.subscriptions("q") == []
 
 
 # -- deleting
 
 
-def checkpointed(catalog: Catalog) -> None:
-    catalog.claim("q", 0, "h", 1, NEVER_OWNED)
-    assert catalog.save_checkpoints([update(0, 5)]) == [None]
+def begun(catalog: Catalog, created_ms: int = CREATED_MS, epoch: int = 1) -> None:
+    [taken] = catalog.take_states([TakeState(subscription(created_ms=created_ms), 0, epoch)])
+    assert isinstance(taken, Versioned)
 
 
-def test_a_deleted_subscription_takes_its_checkpoints_and_its_listener_with_it(queue: Catalog) -> None:
-    checkpointed(queue)
+def test_a_deleted_subscription_takes_its_states_and_its_listener_with_it(queue: Catalog) -> None:
+    begun(queue)
     queue.attach("q", "s", listener())
     queue.delete_subscription("q", "s")
     assert (queue.subscriptions("q"), queue.listeners("q"), queue.subscription("q", "s")) == ([], [], None)
-    with pytest.raises(UnknownSubscription):
-        queue.delete_subscription("q", "s")
+    for call in (queue.delete_subscription, queue.states):
+        with pytest.raises(UnknownSubscription):
+            call("q", "s")
     queue.put_subscription(subscription(), create=True)
-    assert queue.checkpoints("q", "s") == {}
+    assert queue.states("q", "s") == {}
 
 
-def test_a_deletion_meets_a_subscriber_who_attaches_and_an_owner_who_saves_meanwhile(
-    queue: Catalog, other: Catalog, zk: ZooKeeperClient
+@pytest.mark.parametrize("when", range(3))
+def test_a_deletion_meets_a_subscriber_who_attaches_and_an_owner_who_begins_meanwhile(
+    queue: Catalog, other: Catalog, zk: ZooKeeperClient, when: int
 ) -> None:
-    """Both come after the deletion has looked and before it is done; neither is left without a subscription."""
-    checkpointed(queue)
+    """Before any transaction of the deletion: nobody is left attached to what is not there."""
+    begun(queue)
+    queue.attach("q", "s", listener("first"))
     between = Interposed(zk)
+    outcomes: list[object] = []
 
     def meanwhile() -> None:
-        other.attach("q", "s", listener("late"))
-        queue.claim("q", 1, "h", 1, NEVER_OWNED)
-        assert queue.save_checkpoints([update(1, 5)]) == [None]
+        outcomes.extend(at_once([lambda: other.attach("q", "s", listener("late"), replace=listener("first"))]))
+        begun(queue, epoch=2)
 
-    between.before = lambda: setattr(between, "before", meanwhile)  # before the second transaction
-    Catalog(between).delete_subscription("q", "s")
-    assert len(between.transactions) > 4, "it had to begin again"
+    step = meanwhile
+    for _ in range(when):
+        step = partial(setattr, between, "before", step)
+    between.before = step
+    catalog_over(between).delete_subscription("q", "s")
+    assert len(outcomes) == 1
     assert (queue.subscriptions("q"), queue.listeners("q")) == ([], [])
+    assert outcomes == [None] or isinstance(outcomes[0], UnknownSubscription)
 
 
-@pytest.mark.parametrize("done", range(3))
-def test_a_deletion_that_breaks_off_can_be_ended_by_another(queue: Catalog, zk: ZooKeeperClient, done: int) -> None:
-    checkpointed(queue)
-    queue.attach("q", "s", listener())
-    between = Interposed(zk)
-    between.down_after = done
-    with pytest.raises(MetadataUnavailable):
-        Catalog(between).delete_subscription("q", "s")
-    assert queue.subscriptions("q") == ["s"]
-    queue.delete_subscription("q", "s")
+def test_a_deletion_that_breaks_off_anywhere_can_be_ended_by_another(queue: Catalog, zk: ZooKeeperClient) -> None:
+    breaks = 0
+    while True:
+        begun(queue)
+        queue.attach("q", "s", listener())
+        between = Interposed(zk)
+        through = catalog_over(between)
+        between.down_after = breaks
+        try:
+            through.delete_subscription("q", "s")
+        except MetadataUnavailable:
+            breaks += 1
+            if queue.subscriptions("q"):
+                queue.delete_subscription("q", "s")
+            queue.put_subscription(subscription(created_ms=CREATED_MS + breaks), create=True)
+            assert queue.states("q", "s") == {}, "what is left of states counts for no later subscription"
+            queue.delete_subscription("q", "s")
+            queue.put_subscription(subscription(), create=True)
+        else:
+            break
+    assert breaks >= 3, "the listener, the preferences, the states"
     assert queue.subscriptions("q") == []
 
 
@@ -258,5 +168,5 @@ def test_the_holder_is_given_as_a_record_to_take_over_from(queue: Catalog, other
     queue.attach("q", "s", listener("a"))
     seen = other.listener("q", "s")
     assert isinstance(seen, ListenerRecord)
-    assert other.checkpoints("q", "s") == dict[int, Checkpoint]()
+    assert other.states("q", "s") == {}
     other.attach("q", "s", listener("b"), replace=seen)

@@ -1,36 +1,64 @@
-"""The CheckpointKeeper: many positions in one write, none lost when ZooKeeper is away, none saved by a former owner."""
+"""The CheckpointKeeper: many positions in one save, none lost when ZooKeeper is away, none saved by a former owner."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
+import pytest
 import trio
 import trio.testing
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Update
-from delivery.errors import Fenced, HootError, MetadataUnavailable, UnknownSubscription
-from delivery.metastore.records import Checkpoint
+from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Progress
+from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
+from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.states import SaveState, Taken
+from delivery.metastore.tables.versions import Version, Versioned
 
 CONFIG = HostConfig(checkpoint_interval_seconds=0.05, checkpoint_batch=10, reconnect_delay_max_seconds=0.05)
 
 
-class ScriptedCheckpoints:
-    """Remembers each write; fails as told."""
+class ScriptedStates:
+    """Remembers each save; fails as told."""
 
     def __init__(self) -> None:
         self.writes: list[dict[CheckpointKey, int]] = []
         self.away = 0
         self.refused: dict[CheckpointKey, HootError] = {}
+        self.versions: dict[CheckpointKey, int] = {}
+        self.lose_answer = False
+        self.gate: threading.Event | None = None
+        self.states: dict[CheckpointKey, SubscriptionState] = {}
 
-    def save_checkpoints(self, updates: Sequence[Update]) -> list[HootError | None]:
+    def save_states(self, saves: Sequence[SaveState]) -> list[Version | HootError]:
+        if self.gate is not None:
+            assert self.gate.wait(10)
         if self.away:
             self.away -= 1
             raise MetadataUnavailable("ZooKeeper is away")
-        errors = [self.refused.get(update.key) for update in updates]
-        taken = [update for update, error in zip(updates, errors, strict=True) if error is None]
-        self.writes.append({update.key: update.checkpoint.id for update in taken})
-        return errors
+        outcomes = [self._save(save) for save in saves]
+        self.writes.append(
+            {
+                key_of(save): save.state.position
+                for save, outcome in zip(saves, outcomes, strict=True)
+                if isinstance(outcome, Version)
+            }
+        )
+        if self.lose_answer:
+            self.lose_answer = False
+            raise MetadataUnavailable("the answer is lost")
+        return outcomes
+
+    def _save(self, save: SaveState) -> Version | HootError:
+        where = key_of(save)
+        if where in self.refused:
+            return self.refused[where]
+        version = self.versions.get(where, 0)
+        if save.version != Version(version):
+            return Version(version) if self.states[where] == save.state else BadVersion("changed by another")
+        self.versions[where], self.states[where] = version + 1, save.state
+        return Version(version + 1)
 
     def saved(self) -> dict[CheckpointKey, int]:
         return {key: position for write in self.writes for key, position in write.items()}
@@ -40,32 +68,48 @@ def key(partition: int, subscription: str = "mail") -> CheckpointKey:
     return CheckpointKey("orders", subscription, partition)
 
 
-def update(partition: int, position: int) -> Update:
-    return Update(key(partition), Checkpoint(position, 1, 0), 0)
+def key_of(save: SaveState) -> CheckpointKey:
+    return CheckpointKey(save.queue, save.name, save.partition)
 
 
-def kept(store: ScriptedCheckpoints, fenced: list[tuple[str, int]] | None = None) -> CheckpointKeeper:
-    def on_fenced(queue: str, partition: int) -> None:
-        (fenced if fenced is not None else []).append((queue, partition))
+def taken(position: int = 0, version: int = 0) -> Taken:
+    return Versioned(SubscriptionState(position, 1, "g", 7), Version(version))
 
-    return CheckpointKeeper(store, CONFIG, on_fenced)
+
+class Kept(CheckpointKeeper):
+    """A keeper with a worker for each partition that is noted, and what it told them."""
+
+    def __init__(self, store: ScriptedStates, config: HostConfig = CONFIG) -> None:
+        self.fenced: list[tuple[str, int]] = []
+        super().__init__(store, config, lambda *place: self.fenced.append(place))
+        self.moved: list[int] = []
+        self.workers: dict[int, Progress] = {}
+
+    def note(self, partition: int, position: int) -> None:
+        if partition not in self.workers:
+            self.start(partition, taken())
+        self.workers[partition].note(position)
+
+    def start(self, partition: int, found: Taken) -> None:
+        self.workers[partition] = self.begin(key(partition), found, lambda: self.moved.append(partition))
 
 
 async def until_saved(keeper: CheckpointKeeper) -> None:
     with trio.fail_after(10):
         while keeper.due:  # noqa: ASYNC110 - the keeper tells nobody when it is done
             await trio.sleep(0.005)
+        await keeper.flush()  # returns when what was on its way is saved
 
 
 def test_positions_of_one_interval_go_out_in_one_write_and_only_the_newest_of_each() -> None:
     async def story() -> None:
-        store = ScriptedCheckpoints()
-        keeper = kept(store)
+        store = ScriptedStates()
+        keeper = Kept(store)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
             for position in range(1, 100):
-                keeper.note(update(0, position))
-                keeper.note(update(1, position * 2))
+                keeper.note(0, position)
+                keeper.note(1, position * 2)
             await trio.sleep(0.2)
             nursery.cancel_scope.cancel()
         assert store.writes == [{key(0): 99, key(1): 198}]
@@ -75,13 +119,13 @@ def test_positions_of_one_interval_go_out_in_one_write_and_only_the_newest_of_ea
 
 def test_a_flush_by_somebody_else_does_not_make_the_writer_miss_what_comes_later() -> None:
     async def story() -> None:
-        store = ScriptedCheckpoints()
-        keeper = kept(store)
+        store = ScriptedStates()
+        keeper = Kept(store)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
             await trio.testing.wait_all_tasks_blocked()
             await keeper.flush()
-            keeper.note(update(0, 5))
+            keeper.note(0, 5)
             await until_saved(keeper)
             nursery.cancel_scope.cancel()
         assert store.saved() == {key(0): 5}
@@ -91,14 +135,12 @@ def test_a_flush_by_somebody_else_does_not_make_the_writer_miss_what_comes_later
 
 def test_as_many_as_fit_a_write_do_not_wait_for_the_interval() -> None:
     async def story() -> None:
-        store = ScriptedCheckpoints()
-        keeper = CheckpointKeeper(
-            store, HostConfig(checkpoint_interval_seconds=60, checkpoint_batch=10), lambda *_: None
-        )
+        store = ScriptedStates()
+        keeper = Kept(store, HostConfig(checkpoint_interval_seconds=60, checkpoint_batch=10))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
             for partition in range(25):
-                keeper.note(update(partition, 7))
+                keeper.note(partition, 7)
             await until_saved(keeper)
             nursery.cancel_scope.cancel()
         assert [len(write) for write in store.writes] == [10, 10, 5]
@@ -108,42 +150,119 @@ def test_as_many_as_fit_a_write_do_not_wait_for_the_interval() -> None:
 
 def test_what_zookeeper_could_not_take_stays_due_and_a_newer_position_replaces_it() -> None:
     async def story() -> None:
-        store = ScriptedCheckpoints()
+        store = ScriptedStates()
         store.away = 2
-        keeper = kept(store)
-        keeper.note(update(0, 5))
+        keeper = Kept(store)
+        keeper.note(0, 5)
         assert not await keeper.flush()
         assert keeper.due == 1
-        keeper.note(update(0, 9))
+        keeper.note(0, 9)
         assert not await keeper.flush()
         assert await keeper.flush()
-        assert store.writes == [{key(0): 9}]
+        assert store.writes == [{key(0): 5}, {key(0): 9}], "first what is in doubt, as it was"
 
     trio.run(story)
 
 
 def test_a_former_owner_saves_nothing_and_hears_of_it_while_the_others_are_saved() -> None:
     async def story() -> None:
-        store, fenced = ScriptedCheckpoints(), list[tuple[str, int]]()
+        store = ScriptedStates()
         store.refused[key(1)] = Fenced("another host owns it")
-        keeper = kept(store, fenced)
+        keeper = Kept(store)
         for partition in range(3):
-            keeper.note(update(partition, 8))
+            keeper.note(partition, 8)
         assert await keeper.flush()
         assert store.saved() == {key(0): 8, key(2): 8}
-        assert fenced == [("orders", 1)]
-        assert keeper.due == 0
+        assert keeper.fenced == [("orders", 1)]
+        keeper.note(1, 9)
+        assert keeper.due == 0, "nothing of it counts any more"
 
     trio.run(story)
 
 
 def test_the_checkpoint_of_a_deleted_subscription_is_dropped() -> None:
     async def story() -> None:
-        store = ScriptedCheckpoints()
+        store = ScriptedStates()
         store.refused[key(0)] = UnknownSubscription("unsubscribed")
-        keeper = kept(store)
-        keeper.note(update(0, 8))
+        keeper = Kept(store)
+        keeper.note(0, 8)
         assert await keeper.flush()
         assert keeper.due == 0
+
+    trio.run(story)
+
+
+def test_a_save_whose_answer_is_lost_is_settled_before_anything_newer_and_no_operator_is_blamed() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        store.lose_answer = True
+        keeper = Kept(store)
+        keeper.note(0, 5)
+        assert not await keeper.flush()
+        keeper.note(0, 9)
+        assert await keeper.flush()
+        assert (keeper.due, keeper.moved) == (0, [])
+        keeper.note(0, 12)
+        assert await keeper.flush()
+        assert store.states[key(0)].position == 12
+        assert store.versions[key(0)] == 3
+
+    trio.run(story)
+
+
+def test_a_position_that_an_operator_moved_makes_its_worker_begin_anew_and_no_other() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        keeper = Kept(store)
+        keeper.note(0, 5)
+        keeper.note(1, 5)
+        assert await keeper.flush()
+        store.versions[key(0)], store.states[key(0)] = 2, taken(2).value
+        keeper.note(0, 8)
+        keeper.note(1, 8)
+        assert await keeper.flush()
+        assert (keeper.moved, keeper.fenced, keeper.due) == ([0], [], 0)
+        keeper.note(0, 9)
+        assert keeper.due == 0, "the worker of before says nothing any more"
+        keeper.start(0, taken(2, 3))
+        store.versions[key(0)] = 3
+        keeper.note(0, 3)
+        assert await keeper.flush()
+        assert store.states[key(0)].position == 3
+
+    trio.run(story)
+
+
+def test_a_worker_that_starts_again_waits_for_the_saves_of_the_one_before() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        keeper = Kept(store)
+        keeper.note(0, 5)
+        await keeper.settle(key(0))
+        assert store.saved() == {key(0): 5}
+        store.gate = threading.Event()
+        keeper.note(0, 6)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeper.flush)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(keeper.settle, key(0))
+            await trio.testing.wait_all_tasks_blocked()
+            assert store.saved() == {key(0): 5}
+            store.gate.set()
+        assert store.saved() == {key(0): 6}
+
+    trio.run(story)
+
+
+def test_a_worker_does_not_start_while_its_last_position_cannot_be_saved() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        store.away = 1
+        keeper = Kept(store)
+        keeper.note(0, 5)
+        with pytest.raises(MetadataUnavailable):
+            await keeper.settle(key(0))
+        await keeper.settle(key(0))
+        assert store.saved() == {key(0): 5}
 
     trio.run(story)

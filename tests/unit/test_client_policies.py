@@ -28,7 +28,8 @@ from delivery.errors import (
     UnknownPartition,
 )
 from delivery.metastore.live import Address, parse_address
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 from delivery.model import partition_of
 from tests.lanes import rows_of
 from tests.scripted_host import FixedCatalog
@@ -175,7 +176,7 @@ def named(of: HostRecord) -> NotOwner:
 
 def test_the_live_owner_is_asked_and_remembered() -> None:
     catalog = FixedCatalog(ONE, TWO)
-    catalog.owned = {0: PartitionRecord(1, "b", 2)}
+    catalog.owned = {0: OwnerInfo("b", 2, 1)}
     owners = Owners(catalog)
     assert [owners.address("q", 0) for _ in range(5)] == [address(TWO)] * 5
     assert catalog.looks == 1
@@ -183,7 +184,7 @@ def test_the_live_owner_is_asked_and_remembered() -> None:
 
 def test_an_owner_of_another_session_is_not_asked() -> None:
     catalog = FixedCatalog(ONE)
-    catalog.owned = {0: PartitionRecord(1, "a", 99), 1: PartitionRecord(1, "gone", 7)}
+    catalog.owned = {0: OwnerInfo("a", 99, 1), 1: OwnerInfo("gone", 7, 1)}
     owners = Owners(catalog)
     assert owners.address("q", 0) == owners.address("q", 1) == address(ONE)
     with pytest.raises(NoHost):
@@ -239,12 +240,12 @@ def test_after_a_failure_another_live_host_is_tried() -> None:
 @pytest.mark.parametrize("error", [MetadataUnavailable, ServiceStopping, StorageUnavailable])
 def test_an_owner_that_can_serve_no_longer_is_asked_until_zookeeper_names_another(error: type[HootError]) -> None:
     catalog = FixedCatalog(ONE, TWO)
-    catalog.owned = {0: PartitionRecord(1, "a", 1)}
+    catalog.owned = {0: OwnerInfo("a", 1, 1)}
     route = Route(Owners(catalog), "q", 0)
     assert route.address() == address(ONE)
     route.failed(error("not here, not now"))
     assert route.address() == address(ONE)
-    catalog.owned = {0: PartitionRecord(2, "b", 2)}
+    catalog.owned = {0: OwnerInfo("b", 2, 2)}
     route.failed(error("not here, not now"))
     assert route.address() == address(TWO)
 

@@ -24,7 +24,7 @@ from delivery.errors import (
     UnknownOutcome,
     UnknownQueue,
 )
-from delivery.metastore.records import PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
 from tests.scripted_host import Act, FixedCatalog, ScriptedHost, target
 
 SECONDS = 20.0
@@ -152,12 +152,12 @@ def test_hosts_that_name_each_other_do_not_hold_a_publish_for_ever() -> None:
 def test_a_new_owner_is_found_in_the_catalog() -> None:
     with ScriptedHost() as old, ScriptedHost() as new:
         catalog = FixedCatalog(old.record, new.record)
-        catalog.owned = {0: PartitionRecord(1, old.record.host, 1)}
+        catalog.owned = {0: OwnerInfo(old.record.host, 1, 1)}
         where = target(old)
         where.owners._catalog = catalog
         under_test = DirectPublisher(where)
         put(under_test, b"before")
-        catalog.owned = {0: PartitionRecord(2, new.record.host, 1)}
+        catalog.owned = {0: OwnerInfo(new.record.host, 1, 2)}
         old.hang_up()
         old._script = lambda number: NotOwner("not me any more")
         put(under_test, b"after")
@@ -176,7 +176,7 @@ def test_a_silent_owner_is_left_as_soon_as_zookeeper_knows_better(first_lives: b
             receipt = under_test.put(b"a")
             assert first.received.wait(SECONDS)
             catalog.live = [first.record, second.record] if first_lives else [second.record]
-            catalog.owned = {0: PartitionRecord(2, second.record.host, 1)} if first_lives else {}
+            catalog.owned = {0: OwnerInfo(second.record.host, 1, 2)} if first_lives else {}
             assert receipt.result(ANSWER_SECONDS / 2).id == 1
         assert second.bodies == [b"a"]
 

@@ -2,59 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
-import pytest
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Progress
 from delivery.dispatch.delivery import Delivery, Tools
 from delivery.dispatch.plan import Attached
-from delivery.metastore.records import Checkpoint, ListenerRecord, SubscriptionRecord
+from delivery.dispatch.taking import StateTaker
+from delivery.errors import Fenced, HootError
+from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.states import SaveState, Taken, TakeState
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.tables.versions import Version, Versioned
 from tests.dispatch import NoCounters, ScriptedPartition
 from tests.hosting import eventually
 
 START, SAVED, WATERMARK, CREATED_MS = 10, 50, 100, 7
-KEY = CheckpointKey("orders", "mail", 0)
+RECORD = SubscriptionRecord(
+    name="mail", queue="orders", generation="g", created_ms=CREATED_MS, starts={0: START}, all_partitions=True,
+    topics=(),
+)  # fmt: skip
 
 
-def position(saved: Checkpoint | None) -> int:
-    """Where a subscription made at CREATED_MS goes on, when this is saved."""
+class ScriptedStates:
+    """Gives the states that are there; counts."""
+
+    def __init__(self, position: int = START) -> None:
+        self.position, self.version = position, 0
+        self.taken: list[list[TakeState]] = []
+        self.saved: list[int] = []
+        self.error: HootError | None = None
+
+    def take_states(self, takes: Sequence[TakeState]) -> list[Taken | HootError]:
+        self.taken.append(list(takes))
+        self.version += 1
+        return [self.error or self._state(take) for take in takes]
+
+    def save_states(self, saves: Sequence[SaveState]) -> list[Version | HootError]:
+        raise AssertionError("nothing is acknowledged here")
+
+    def _state(self, take: TakeState) -> Taken:
+        state = SubscriptionState(self.position, take.epoch, take.preferences.generation, take.preferences.created_ms)
+        return Versioned(state, Version(self.version))
+
+
+def attached() -> Attached:
+    return Attached("g", RECORD, ListenerRecord(address="127.0.0.1", port=1, token="t"))
+
+
+def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
+    keeper = CheckpointKeeper(states, HostConfig(), lambda *_: None)
+    taker = StateTaker(states, lambda *place: (fenced if fenced is not None else []).append(place))
+    return Tools(partitions, keeper, taker, NoCounters(), HostConfig())
+
+
+def begun_at(position: int) -> int:
+    """Where a worker begins when the state is there."""
 
     async def story() -> int:
-        keeper = CheckpointKeeper(cast("Any", None), HostConfig(), lambda *_: None)
-        tools = Tools(cast("Any", None), keeper, lambda _: saved, NoCounters(), HostConfig())
-        record = SubscriptionRecord(
-            name="mail", queue="orders", generation="g", created_ms=CREATED_MS, starts={0: START}, all_partitions=True,
-            topics=(),
-        )  # fmt: skip
-        listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
-        return await Delivery(Attached("g", record, listener), tools)._position(KEY, START, WATERMARK)
+        owned = ScriptedOwned()
+        partitions = ScriptedPartitions(owned)
+        delivery = Delivery(attached(), tools(ScriptedStates(position), partitions))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: bool(delivery.workers))
+            found = delivery.workers[0].position
+            nursery.cancel_scope.cancel()
+        return found
 
     return trio.run(story)
 
 
-def test_it_begins_at_the_start_asked_for_and_goes_on_from_the_checkpoint() -> None:
-    assert position(None) == START
-    assert position(Checkpoint(SAVED, 1, CREATED_MS)) == SAVED
-
-
-@pytest.mark.parametrize("created_ms", [CREATED_MS - 1, CREATED_MS + 1], ids=["earlier", "by-a-clock-ahead"])
-def test_a_checkpoint_of_another_subscription_of_the_same_name_does_not_count(created_ms: int) -> None:
-    assert position(Checkpoint(SAVED, 1, created_ms)) == START
+def test_it_goes_on_where_the_state_says_which_is_the_start_at_first() -> None:
+    assert begun_at(START) == START
+    assert begun_at(SAVED) == SAVED
 
 
 def test_it_never_begins_beyond_what_is_stored() -> None:
-    assert position(Checkpoint(WATERMARK + 1, 1, CREATED_MS)) == WATERMARK
+    assert begun_at(WATERMARK + 1) == WATERMARK
+
+
+def test_the_states_of_a_moment_are_taken_over_in_one_request() -> None:
+    async def story() -> None:
+        states = ScriptedStates()
+        taker = StateTaker(states, lambda *_: None)
+        async with trio.open_nursery() as nursery:
+            for epoch in range(1, 301):
+                nursery.start_soon(taker.take, TakeState(RECORD, 0, epoch))
+        assert sorted(take.epoch for group in states.taken for take in group) == list(range(1, 301))
+        assert len(states.taken) <= 3
+
+    trio.run(story)
+
+
+def test_one_who_gives_up_waiting_for_a_state_keeps_no_other_from_it() -> None:
+    async def story() -> None:
+        states = ScriptedStates()
+        taker = StateTaker(states, lambda *_: None)
+        with trio.CancelScope() as impatient:
+            impatient.cancel()
+            await taker.take(TakeState(RECORD, 0, 1))
+        assert (await taker.take(TakeState(RECORD, 0, 2))).value.epoch == 2
+
+    trio.run(story)
+
+
+def test_a_host_that_is_refused_a_state_looks_whether_it_owns_the_partition() -> None:
+    async def story() -> None:
+        fenced: list[tuple[str, int]] = []
+        states = ScriptedStates()
+        states.error = Fenced("a newer owner has it")
+        delivery = Delivery(attached(), tools(states, ScriptedPartitions(ScriptedOwned()), fenced))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: fenced == [("orders", 0)])
+            assert delivery.workers == {}
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def test_a_worker_whose_position_was_moved_begins_anew_at_once() -> None:
+    async def story() -> None:
+        states = ScriptedStates(SAVED)
+        shared = tools(states, ScriptedPartitions(ScriptedOwned(), ScriptedOwned()))
+        begun: list[Callable[[], None]] = []
+        begin = shared.keeper.begin
+
+        def beginning(key: CheckpointKey, taken: Taken, moved: Callable[[], None]) -> Progress:
+            begun.append(moved)
+            return begin(key, taken, moved)
+
+        shared.keeper.begin = beginning  # type: ignore[method-assign]
+        delivery = Delivery(attached(), shared)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: bool(delivery.workers))
+            states.position = START + 1
+            begun[0]()
+            with trio.fail_after(0.5):
+                await eventually(lambda: len(begun) == 2 and bool(delivery.workers))
+            assert delivery.workers[0].position == START + 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
 
 
 class ScriptedOwned:
     """A partition of this host that holds nothing, and that can be given away."""
 
-    epoch, version, watermark = 1, 0, WATERMARK
+    epoch, watermark = 1, WATERMARK
 
     def __init__(self) -> None:
         self.partition = ScriptedPartition([])
@@ -91,14 +192,7 @@ def told(partitions: ScriptedPartitions, story: Callable[[Delivery], Awaitable[N
     """Run a delivery whose listener cannot be reached, and a story with it; the delivery ends after the story."""
 
     async def run() -> None:
-        keeper = CheckpointKeeper(cast("Any", None), HostConfig(), lambda *_: None)
-        tools = Tools(partitions, keeper, lambda _: None, NoCounters(), HostConfig())
-        record = SubscriptionRecord(
-            name="mail", queue="orders", generation="g", created_ms=CREATED_MS, starts={0: START}, all_partitions=True,
-            topics=(),
-        )  # fmt: skip
-        listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
-        delivery = Delivery(Attached("g", record, listener), tools)
+        delivery = Delivery(attached(), tools(ScriptedStates(), partitions))
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(delivery.run)

@@ -15,14 +15,14 @@ from delivery.errors import (
     UnknownPartition,
     UnknownQueue,
 )
-from delivery.metastore.records import PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
 from delivery.publish.pending import Stored
 from tests.hosting import ME, OTHER, Scene, batch, bodies_in, eventually, outcome, play, queue_record
 
 
 def test_a_partition_of_another_live_host_is_refused_with_its_address() -> None:
     async def story(scene: Scene) -> None:
-        scene.cluster.owners["orders", 0] = (PartitionRecord(4, OTHER, 22), 3)
+        scene.cluster.owners["orders", 0] = (OwnerInfo(OTHER, 22, 4), 3)
         for _ in range(3):
             refused = await scene.publish(b"a")
             assert isinstance(refused, NotOwner)
@@ -34,7 +34,7 @@ def test_a_partition_of_another_live_host_is_refused_with_its_address() -> None:
 
 def test_a_partition_whose_owner_refuses_connections_is_taken_over_before_its_session_ends() -> None:
     async def story(scene: Scene) -> None:
-        scene.cluster.owners["orders", 0] = (PartitionRecord(4, OTHER, 22), 3)
+        scene.cluster.owners["orders", 0] = (OwnerInfo(OTHER, 22, 4), 3)
         scene.cluster.gone.add(OTHER)
         assert isinstance(await scene.publish(b"a"), Stored)
         assert scene.cluster.owners["orders", 0][0].epoch == 5
@@ -44,9 +44,9 @@ def test_a_partition_whose_owner_refuses_connections_is_taken_over_before_its_se
 
 def test_a_partition_whose_owner_died_or_lost_its_session_is_taken_over_under_the_next_epoch() -> None:
     async def story(scene: Scene) -> None:
-        scene.cluster.owners["orders", 0] = (PartitionRecord(4, OTHER, 21), 3)
+        scene.cluster.owners["orders", 0] = (OwnerInfo(OTHER, 21, 4), 3)
         assert isinstance(await scene.publish(b"a"), Stored)
-        assert scene.cluster.owners["orders", 0] == (PartitionRecord(5, ME, 11), 4)
+        assert scene.cluster.owners["orders", 0] == (OwnerInfo(ME, 11, 5), 4)
         assert (await scene.ownership.acquire("orders", 0)).version == 4
 
     play(story)

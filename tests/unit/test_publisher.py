@@ -16,7 +16,7 @@ from delivery.errors import (
     Throttled,
     UnknownOutcome,
 )
-from delivery.metastore.records import PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.storage.memory import MemoryDisk
 from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, bodies_in, eventually, outcome, play, queue_record
@@ -141,7 +141,7 @@ def test_a_producer_s_sequence_survives_a_new_owner() -> None:
         before.append(await scene.publish(b"a", producer=9, sequence=0))
 
     async def second_life(scene: Scene) -> None:
-        scene.cluster.owners["orders", 0] = (PartitionRecord(1, "dead-host", 1), 0)
+        scene.cluster.owners["orders", 0] = (OwnerInfo("dead-host", 1, 1), 0)
         again = await scene.publish(b"a", producer=9, sequence=0)
         assert isinstance(again, Stored)
         assert isinstance(before[0], Stored)

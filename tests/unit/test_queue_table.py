@@ -2,75 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
 
+from delivery.cluster import queues as queues_module
 from delivery.cluster.queues import QueueTable
-from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, UnknownQueue
-from delivery.metastore import records
+from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
+from delivery.metastore.tables.base import Watcher, WatchEvent
 from tests.hosting import eventually, queue_record
 
 
-class ScriptedZooKeeper:
-    """Queue records and watches on them."""
+class ScriptedQueues:
+    """Queue records and one-shot watches on them."""
 
     def __init__(self, *queues: QueueRecord) -> None:
         self.records = {record.name: record for record in queues}
-        self.hints: dict[str, Callable[[], None]] = {}
+        self.held = [(record.name, record.generation) for record in queues]
+        """What the store has data of."""
+        self.watchers: dict[str, Watcher] = {}
         self.reads = 0
         self.fail: HootError | None = None
-        self.laid_out = True
+        self.throttled = False
+        self.is_laid_out = True
 
-    def watch_children(self, path: str, hint: Callable[[], None]) -> None:
-        self.hints[path] = hint
-
-    def watch_value(self, path: str, hint: Callable[[], None]) -> None:
-        self.hints[path] = hint
-
-    def unwatch(self, path: str) -> None:
-        self.hints.pop(path, None)
-
-    def exists(self, path: str) -> bool:
-        return self.laid_out
-
-    def queue(self, name: str) -> QueueRecord:
+    def queue(self, name: str, watch: Watcher | None = None) -> QueueRecord:
         self.reads += 1
         if self.fail is not None:
             raise self.fail
+        if watch is not None and self.throttled:
+            raise Throttled("too many are watched")
+        if watch is not None:
+            self.watchers[name] = watch
         if name not in self.records:
             raise UnknownQueue(name)
         return self.records[name]
 
-    def queues(self) -> list[str]:
-        return sorted(self.records)
+    def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        return [self.records.get(name) for name in names]
 
     def put(self, record: QueueRecord | None, name: str = "orders") -> None:
-        """Change a queue and give the hints that ZooKeeper gives."""
-        paths = [records.queue_path(name)]
-        if (record is None) == (name in self.records):
-            paths.append(records.QUEUES)
+        """Change a queue, and call who watches it."""
         if record is None:
             del self.records[name]
         else:
             self.records[name] = record
-        for path in paths:
-            if path in self.hints:
-                self.hints[path]()
+        watcher = self.watchers.pop(name, None)
+        if watcher is not None:
+            watcher(WatchEvent.DELETED if record is None else WatchEvent.CHANGED)
 
 
 Changes = list[tuple[QueueRecord, QueueRecord | None]]
 
 
-def follow(zookeeper: ScriptedZooKeeper, story: Callable[[QueueTable, Changes], Awaitable[None]]) -> None:
+def follow(queues: ScriptedQueues, story: Callable[[QueueTable, Changes], Awaitable[None]]) -> None:
     async def run() -> None:
-        table = QueueTable(zookeeper, zookeeper)
+        table = QueueTable(queues, lambda: queues.held)
         changes: Changes = []
         table.on_change(lambda before, after: changes.append((before, after)))
         async with trio.open_nursery() as nursery:
             await nursery.start(table.run)
+            await eventually(lambda: queues.throttled or set(queues.watchers) == set(queues.records))
             await story(table, changes)
             nursery.cancel_scope.cancel()
 
@@ -78,84 +72,123 @@ def follow(zookeeper: ScriptedZooKeeper, story: Callable[[QueueTable, Changes], 
 
 
 def test_a_known_queue_costs_no_read() -> None:
-    zookeeper = ScriptedZooKeeper(queue_record())
+    queues = ScriptedQueues(queue_record())
 
     async def story(table: QueueTable, changes: Changes) -> None:
-        reads = zookeeper.reads
+        reads = queues.reads
         for _ in range(5):
             assert await table.get("orders") == queue_record()
-        assert zookeeper.reads == reads
+        assert queues.reads == reads
 
-    follow(zookeeper, story)
+    follow(queues, story)
+
+
+def test_only_the_queues_that_the_store_holds_are_known_at_first_the_others_when_they_are_asked_for() -> None:
+    queues = ScriptedQueues(queue_record())
+    queues.held.append(("orders", "earlier"))
+    queues.held.append(("gone", "g1"))
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        queues.records["other"] = queue_record("other")
+        assert table.names() == ["orders"]
+        assert await table.get("other") == queue_record("other")
+        assert table.names() == ["orders", "other"]
+        await eventually(lambda: "other" in queues.watchers)
+        queues.put(None, "other")
+        await eventually(lambda: changes == [(queue_record("other"), None)])
+
+    follow(queues, story)
+
+
+@pytest.mark.parametrize("why", ["damaged", "throttled"])
+def test_what_cannot_be_watched_is_looked_at_again_and_again(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues_module, "_UNWATCHED_SECONDS", 0.02)
+    queues = ScriptedQueues(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        if why == "damaged":
+            queues.fail = CorruptRecord("foreign")
+        else:
+            queues.throttled = True
+        queues.put(queue_record(durability="os"))
+        reads = queues.reads
+        await eventually(lambda: queues.reads > reads + 2)
+        queues.fail = None
+        del queues.records["orders"]
+        await eventually(lambda: changes[-1:] != [] and changes[-1][1] is None)
+        assert table.names() == []
+
+    follow(queues, story)
 
 
 def test_a_queue_that_was_created_a_moment_ago_is_found_without_a_hint() -> None:
-    zookeeper = ScriptedZooKeeper()
+    queues = ScriptedQueues()
 
     async def story(table: QueueTable, changes: Changes) -> None:
         with pytest.raises(UnknownQueue):
             await table.get("orders")
-        zookeeper.records["orders"] = queue_record()
+        queues.records["orders"] = queue_record()
         assert await table.get("orders") == queue_record()
         assert changes == []
 
-    follow(zookeeper, story)
+    follow(queues, story)
 
 
 def test_changed_settings_a_deletion_and_a_queue_made_anew_are_reported() -> None:
     old, changed, anew = queue_record(), queue_record(durability="os"), queue_record(generation="g2")
-    zookeeper = ScriptedZooKeeper(old)
+    queues = ScriptedQueues(old)
 
     async def story(table: QueueTable, changes: Changes) -> None:
-        zookeeper.put(changed)
-        await eventually(lambda: changes == [(old, changed)])
-        zookeeper.put(anew)
+        queues.put(changed)
+        await eventually(lambda: changes == [(old, changed)] and "orders" in queues.watchers)
+        queues.put(anew)
         await eventually(lambda: changes[1:] == [(changed, None)])
         assert await table.get("orders") == anew
-        zookeeper.put(None)
+        await eventually(lambda: "orders" in queues.watchers)
+        queues.put(None)
         await eventually(lambda: changes[2:] == [(anew, None)])
         assert table.names() == []
-        assert list(zookeeper.hints) == [records.QUEUES]
+        assert queues.watchers == {}
 
-    follow(zookeeper, story)
+    follow(queues, story)
 
 
-def test_what_could_not_be_read_is_read_when_zookeeper_is_back() -> None:
+def test_what_could_not_be_read_is_read_when_queues_is_back() -> None:
     old, changed = queue_record(), queue_record(durability="os")
-    zookeeper = ScriptedZooKeeper(old)
+    queues = ScriptedQueues(old)
 
     async def story(table: QueueTable, changes: Changes) -> None:
-        zookeeper.fail = MetadataUnavailable("away")
-        zookeeper.put(changed)
+        queues.fail = MetadataUnavailable("away")
+        queues.put(changed)
         await trio.sleep(0.05)
         assert await table.get("orders") == old
-        zookeeper.fail = None
+        queues.fail = None
         await eventually(lambda: changes == [(old, changed)])
 
-    follow(zookeeper, story)
+    follow(queues, story)
 
 
 def test_a_damaged_record_leaves_the_queue_as_it_was_known() -> None:
-    zookeeper = ScriptedZooKeeper(queue_record())
+    queues = ScriptedQueues(queue_record())
 
     async def story(table: QueueTable, changes: Changes) -> None:
-        zookeeper.fail = CorruptRecord("foreign")
-        zookeeper.put(queue_record(durability="os"))
+        queues.fail = CorruptRecord("foreign")
+        queues.put(queue_record(durability="os"))
         await trio.sleep(0.05)
         assert await table.get("orders") == queue_record()
         assert changes == []
 
-    follow(zookeeper, story)
+    follow(queues, story)
 
 
-def test_a_zookeeper_that_lost_everything_is_no_reason_to_delete_what_is_stored() -> None:
-    zookeeper = ScriptedZooKeeper(queue_record())
+def test_a_queues_that_lost_everything_is_no_reason_to_delete_what_is_stored() -> None:
+    queues = ScriptedQueues(queue_record())
 
     async def story(table: QueueTable, changes: Changes) -> None:
-        zookeeper.laid_out = False
-        zookeeper.put(None)
+        queues.is_laid_out = False
+        queues.put(None)
         await trio.sleep(0.05)
         assert await table.get("orders") == queue_record()
         assert changes == []
 
-    follow(zookeeper, story)
+    follow(queues, story)

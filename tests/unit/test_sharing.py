@@ -13,7 +13,7 @@ from delivery.cluster import shedding, upkeep as upkeep_module, use
 from delivery.cluster.load import Load
 from delivery.cluster.upkeep import Limits, Upkeep, surplus
 from delivery.errors import DeadlineExceeded, HostDraining, HostUnreachable, NotOwner, UnknownHost
-from delivery.metastore.records import PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
 from delivery.publish.pending import Stored
 from tests.hosting import ME, batch, eventually, outcome
 from tests.sharing import Company, other, together, wide
@@ -67,9 +67,9 @@ def test_what_is_given_to_this_host_is_taken_however_busy_it_is() -> None:
 
 def test_a_record_that_names_this_host_is_never_sent_elsewhere_be_it_draining_or_refused_a_moment_ago() -> None:
     async def story(company: Company) -> None:
-        company.cluster.owners["orders", 0] = (PartitionRecord(4, "h", 22), 3)
+        company.cluster.owners["orders", 0] = (OwnerInfo("h", 22, 4), 3)
         assert isinstance(await company.scene.publish(b"a"), NotOwner)
-        company.cluster.owners["orders", 0] = (PartitionRecord(5, ME, 11), 4)
+        company.cluster.owners["orders", 0] = (OwnerInfo(ME, 11, 5), 4)
         company.giving.close()
         owned = await company.scene.ownership.acquire("orders", 0, given=True)
         assert (owned.epoch, owned.version) == (6, 5)
@@ -79,7 +79,7 @@ def test_a_record_that_names_this_host_is_never_sent_elsewhere_be_it_draining_or
 
 def test_a_record_of_this_hosts_earlier_session_is_nobodys() -> None:
     async def story(company: Company) -> None:
-        company.cluster.owners["orders", 0] = (PartitionRecord(4, ME, 10), 3)
+        company.cluster.owners["orders", 0] = (OwnerInfo(ME, 10, 4), 3)
         company.giving.close()
         assert isinstance(await company.scene.publish(b"a"), NotOwner)
         assert company.peers.asked == []
@@ -87,7 +87,7 @@ def test_a_record_of_this_hosts_earlier_session_is_nobodys() -> None:
         company.giving.close(closed=False)
         await trio.sleep(0.3)
         assert isinstance(await company.scene.publish(b"a"), Stored)
-        assert company.cluster.owners["orders", 0][0] == PartitionRecord(5, ME, 11)
+        assert company.cluster.owners["orders", 0][0] == OwnerInfo(ME, 11, 5)
 
     together(Company(), story)
 
@@ -113,7 +113,7 @@ def test_a_partition_is_given_with_all_that_was_published_and_those_who_come_mea
         refused = await outcome(late)
         assert isinstance(refused, NotOwner)
         assert refused.address == "10.0.0.2:7022"
-        assert company.cluster.owners["orders", 0] == (PartitionRecord(2, "h", 22), 1)
+        assert company.cluster.owners["orders", 0] == (OwnerInfo("h", 22, 2), 1)
         assert company.flushed == [1], "checkpoints are written before the record moves"
         assert scene.store.released == ["orders/0"]
         assert company.peers.asked == [("h", "orders", 0)]
@@ -240,10 +240,10 @@ def test_a_partition_that_nobody_uses_is_released_and_taken_anew_by_who_is_asked
         await company.scene.publish(b"a")
         owned = await company.scene.ownership.acquire("orders", 0)
         await company.giving.release(owned)
-        assert company.cluster.owners["orders", 0] == (PartitionRecord(1, "", 0), 1)
+        assert company.cluster.owners["orders", 0] == (OwnerInfo("", 0, 1), 1)
         assert isinstance(owned.feed.error, NotOwner)
         assert isinstance(await company.scene.publish(b"b"), Stored)
-        assert company.cluster.owners["orders", 0][0] == PartitionRecord(2, ME, 11)
+        assert company.cluster.owners["orders", 0][0] == OwnerInfo(ME, 11, 2)
 
     together(Company(), story)
 

@@ -13,7 +13,8 @@ from delivery.cluster.hosts import HostTable
 from delivery.cluster.placement import rank
 from delivery.cluster.probe import is_gone
 from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.records import HostRecord
 from tests.hosting import ME, ScriptedCluster, ScriptedDirectory, eventually
 from tests.sharing import Company, Watches, other, together, wide
 
@@ -22,7 +23,7 @@ from tests.sharing import Company, Watches, other, together, wide
 
 def held_by(company: Company, host: str, session: int, count: int = 20) -> None:
     for partition in range(count):
-        company.cluster.owners["orders", partition] = (PartitionRecord(1, host, session), 0)
+        company.cluster.owners["orders", partition] = (OwnerInfo(host, session, 1), 0)
 
 
 async def waiting(company: Company, nursery: trio.Nursery, count: int = 20) -> None:
@@ -83,7 +84,7 @@ def test_a_partition_that_is_given_to_this_host_is_delivered_from_at_once() -> N
         held_by(company, "h", 22)
         async with trio.open_nursery() as nursery:
             await waiting(company, nursery, 1)
-            company.cluster.owners["orders", 0] = (PartitionRecord(2, ME, 11), 1)
+            company.cluster.owners["orders", 0] = (OwnerInfo(ME, 11, 2), 1)
             await company.scene.ownership.acquire("orders", 0, given=True)
 
     together(Company(other("h", 22)), story, seconds=5)
@@ -97,7 +98,7 @@ def test_a_release_nobody_heard_of_is_found_by_a_sweep(monkeypatch: pytest.Monke
         async with trio.open_nursery() as nursery:
             await waiting(company, nursery, 3)
             for partition in range(3):
-                company.cluster.owners["orders", partition] = (PartitionRecord(1, "", 0), 1)
+                company.cluster.owners["orders", partition] = (OwnerInfo("", 0, 1), 1)
 
     together(Company(other("h", 22), cluster=wide(3), sweep_seconds=0.2), story, seconds=5)
 

@@ -2,83 +2,229 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from delivery.dispatch.watch import SubscriptionWatch
-from delivery.errors import CorruptRecord, UnknownQueue
+from delivery.errors import CorruptRecord, MetadataUnavailable, Throttled
+from delivery.metastore import records
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.tables.base import Watcher, WatchEvent
 from delivery.model import QueueSettings
+from tests.hosting import eventually
+
+GENERATION = "g"
 
 
 class ScriptedTree:
-    """Queues with a listener each; some vanish or are damaged when their listeners are asked for."""
+    """Queues with a listener each, and any number that nobody was ever attached to."""
 
     def __init__(self, *queues: str) -> None:
-        self.names = list(queues)
-        self.vanishing: set[str] = set()
+        self.listeners = {queue: ["mail"] for queue in queues}
+        self.generation = GENERATION
+        self.hints: dict[str, Callable[[], None]] = {}
+        self.watchers: dict[tuple[str, str], Watcher] = {}
+        self.topics: tuple[str, ...] = ()
         self.damaged: set[str] = set()
-        self.watched: set[str] = set()
+        self.read: list[str] = []
+        """The queues whose records were read."""
+        self.away = self.throttled = False
 
-    def queues(self) -> list[str]:
-        return list(self.names)
+    def watch_children(self, path: str, hint: Callable[[], None]) -> None:
+        self.hints[path] = hint
 
-    def queue(self, name: str) -> QueueRecord:
-        if name not in self.names:
-            raise UnknownQueue(name)
-        return QueueRecord(name, "g", 0, QueueSettings())
+    def unwatch(self, path: str) -> None:
+        self.hints.pop(path, None)
 
-    def listeners(self, queue: str) -> list[str]:
-        if queue in self.vanishing:
-            self.names.remove(queue)
-            raise UnknownQueue(queue)
-        if queue in self.damaged:
-            raise CorruptRecord(f"{queue} does not parse")
-        return ["mail"]
+    def attached_queues(self) -> list[str]:
+        if self.away:
+            raise MetadataUnavailable("away")
+        return sorted(self.listeners)
 
-    def subscription(self, queue: str, name: str) -> SubscriptionRecord:
+    def attached(self, queues: Sequence[str]) -> list[list[str]]:
+        if self.away:
+            raise MetadataUnavailable("away")
+        return [self.listeners.get(queue, []) for queue in queues]
+
+    def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        self.read += names
+        return [self._queue(name) for name in names]
+
+    def _queue(self, name: str) -> QueueRecord | CorruptRecord | None:
+        if name in self.damaged:
+            return CorruptRecord(f"{name} does not parse")
+        return QueueRecord(name, self.generation, 0, QueueSettings()) if name in self.listeners else None
+
+    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
+        if watch is not None:
+            if self.throttled:
+                raise Throttled("too many")
+            assert (queue, name) not in self.watchers, "it is watched already"
+            self.watchers[queue, name] = watch
         return SubscriptionRecord(
-            name=name, queue=queue, generation="g", created_ms=0, starts={0: 0}, all_partitions=True, topics=()
-        )
+            name=name, queue=queue, generation=GENERATION, created_ms=0, starts={0: 0}, all_partitions=True,
+            topics=self.topics,
+        )  # fmt: skip
 
-    def listener(self, queue: str, name: str) -> ListenerRecord:
-        return ListenerRecord(address="127.0.0.1", port=1, token="t")
+    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
+        return [self.subscription(*place) for place in places]
 
-    def watch_children(self, path: str, hint: object) -> None:
-        self.watched.add(path)
+    def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
+        return [ListenerRecord(address="127.0.0.1", port=1, token="t") for _ in places]
 
-    watch_value = watch_children
+    def change(self, queue: str, *names: str) -> None:
+        """Somebody attaches or detaches."""
+        new = queue not in self.listeners
+        self.listeners[queue] = list(names)
+        self.hint(records.LISTENERS if new else records.listeners_path(queue))
 
-    def unwatch(self, path: str, hint: object = None) -> None:
-        self.watched.discard(path)
+    def delete(self, queue: str) -> None:
+        """The end of a queue."""
+        del self.listeners[queue]
+        self.hint(records.listeners_path(queue))
+        self.hint(records.LISTENERS)
 
-
-def read(tree: ScriptedTree, known: frozenset[str] = frozenset()) -> dict[str, list[str]]:
-    async def story() -> dict[str, list[str]]:
-        watch = SubscriptionWatch(cast("Any", tree), cast("Any", tree))
-        watch.begin()
-        return {queue: sorted(found) for queue, found in (await watch.read(known)).items()}
-
-    return trio.run(story)
-
-
-def test_all_queues_are_read_the_first_time() -> None:
-    assert read(ScriptedTree("a", "b")) == {"a": ["mail"], "b": ["mail"]}
-
-
-def test_a_queue_that_is_deleted_while_it_is_read_is_empty_and_keeps_no_other_from_being_read() -> None:
-    tree = ScriptedTree("a", "b", "c")
-    tree.vanishing.add("b")
-    assert read(tree) == {"a": ["mail"], "b": [], "c": ["mail"]}
-    assert not [path for path in tree.watched if "/b/" in path]
+    def hint(self, path: str) -> None:
+        if path in self.hints:
+            self.hints[path]()
 
 
-def test_a_known_queue_that_is_gone_is_reported_as_empty() -> None:
-    assert read(ScriptedTree("a"), frozenset({"gone"})) == {"a": ["mail"], "gone": []}
+class Seen:
+    """A watch and what it says."""
+
+    def __init__(self, tree: ScriptedTree) -> None:
+        self.tree = tree
+        self.watch = SubscriptionWatch(tree, tree)
+
+    async def read(self, *known: str) -> dict[str, list[str]]:
+        return {queue: sorted(found) for queue, found in (await self.watch.read(frozenset(known))).items()}
+
+    async def after_hint(self) -> dict[str, list[str]]:
+        """What is read at the next hint."""
+        with trio.fail_after(10):
+            await self.watch.changed(60)
+        return await self.read()
+
+
+def looking(tree: ScriptedTree, story: Callable[[Seen], Awaitable[None]]) -> None:
+    async def run() -> None:
+        seen = Seen(tree)
+        seen.watch.begin()
+        await story(seen)
+
+    trio.run(run)
+
+
+def test_all_that_is_attached_is_read_the_first_time_and_no_other_queue() -> None:
+    tree = ScriptedTree("a", "b", "idle")
+    tree.listeners["idle"] = []
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": ["mail"], "b": ["mail"], "idle": []}
+        assert tree.read == ["a", "b"], "nobody is attached to the third"
+        assert sorted(tree.hints) == [records.LISTENERS, *map(records.listeners_path, ("a", "b", "idle"))]
+
+    looking(tree, story)
+
+
+def test_a_hint_about_a_queue_reads_that_queue_and_one_about_a_new_queue_the_new_one() -> None:
+    tree = ScriptedTree("a", "b")
+
+    async def story(seen: Seen) -> None:
+        await seen.read()
+        tree.change("a", "mail", "audit")
+        assert await seen.after_hint() == {"a": ["audit", "mail"]}
+        tree.change("c", "mail")
+        assert await seen.after_hint() == {"c": ["mail"]}
+        tree.change("c")
+        assert await seen.after_hint() == {"c": []}
+
+    looking(tree, story)
+
+
+def test_without_a_hint_all_that_is_attached_is_read_after_some_time() -> None:
+    tree = ScriptedTree("a", "b")
+
+    async def story(seen: Seen) -> None:
+        await seen.read()
+        tree.listeners["b"] = []
+        await seen.watch.changed(0.01)
+        assert await seen.read("gone") == {"a": ["mail"], "b": [], "gone": []}
+
+    looking(tree, story)
+
+
+def test_a_queue_that_is_deleted_is_reported_as_empty_and_watched_no_longer() -> None:
+    tree = ScriptedTree("a", "b")
+
+    async def story(seen: Seen) -> None:
+        await seen.read()
+        tree.delete("b")
+        assert await seen.after_hint() == {"b": []}
+        assert records.listeners_path("b") not in tree.hints
+        tree.change("b", "mail")
+        assert await seen.after_hint() == {"b": ["mail"]}
+
+    looking(tree, story)
+
+
+def test_a_subscription_of_an_earlier_queue_of_that_name_is_not_attached() -> None:
+    tree = ScriptedTree("a")
+    tree.generation = "later"
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": []}
+
+    looking(tree, story)
+
+
+def test_changed_preferences_are_read_at_once_and_watched_again() -> None:
+    tree = ScriptedTree("a", "b")
+
+    async def story(seen: Seen) -> None:
+        await seen.read()
+        tree.topics = ("news",)
+        tree.watchers.pop(("a", "mail"))(WatchEvent.CHANGED)
+        with trio.fail_after(10):
+            await seen.watch.changed(60)
+        found = await seen.watch.read(frozenset())
+        assert found["a"]["mail"].subscription.topics == ("news",)
+        assert list(found) == ["a"]
+        await eventually(lambda: ("a", "mail") in tree.watchers)
+
+    looking(tree, story)
+
+
+def test_more_subscriptions_than_can_be_watched_are_read_all_the_same() -> None:
+    tree = ScriptedTree("a", "b")
+    tree.throttled = True
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": ["mail"], "b": ["mail"]}
+
+    looking(tree, story)
+
+
+def test_what_could_not_be_read_stays_due() -> None:
+    tree = ScriptedTree("a")
+
+    async def story(seen: Seen) -> None:
+        tree.away = True
+        try:
+            await seen.read()
+        except MetadataUnavailable:
+            tree.away = False
+        assert await seen.read() == {"a": ["mail"]}
+
+    looking(tree, story)
 
 
 def test_a_damaged_record_costs_its_own_queue_only() -> None:
     tree = ScriptedTree("a", "b")
     tree.damaged.add("a")
-    assert read(tree) == {"a": [], "b": ["mail"]}
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": [], "b": ["mail"]}
+
+    looking(tree, story)

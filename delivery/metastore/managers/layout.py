@@ -16,7 +16,7 @@ import msgspec
 
 from delivery.errors import LayoutMismatch, MetadataUnavailable
 from delivery.metastore import records
-from delivery.metastore.managers import ownership, persistence, states, subscriptions
+from delivery.metastore.managers import ownership, persistence, queues, states, subscriptions
 from delivery.metastore.ops import InDoubt, NodeExists
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
@@ -25,7 +25,7 @@ FOLDER: Final = "/hoot/metastore"
 PATH: Final = f"{FOLDER}/layout"
 MANAGERS_VERSION: Final = 1
 """Of what the managers keep in the tables."""
-TABLES: Final = (ownership.TABLE, persistence.TABLE, subscriptions.TABLE, states.TABLE)
+TABLES: Final = (queues.TABLE, ownership.TABLE, persistence.TABLE, subscriptions.TABLE, states.TABLE)
 
 
 class MetaLayout(msgspec.Struct, frozen=True):
@@ -53,12 +53,14 @@ def read_layout(zk: ZNodes) -> MetaLayout | None:
 def ensure_layout(zk: ZNodes, store: MetaStore) -> MetaLayout:
     """Format an empty cluster for `store`, or see that it is. Of many who start at once all of one kind succeed.
 
+    The folders of hosts and listeners are made on the way.
+
     Raises LayoutMismatch, nothing touched, when it was formatted for another.
     """
     wanted = MetaLayout(store.name, store.version)
     layout = read_layout(zk)
     if layout is None:
-        for path in (records.ROOT, FOLDER):
+        for path in (records.ROOT, FOLDER, records.HOSTS, records.LISTENERS):
             with contextlib.suppress(NodeExists):
                 zk.create(path)
         with contextlib.suppress(NodeExists, InDoubt):  # whoever was first, what is there now counts
@@ -66,6 +68,12 @@ def ensure_layout(zk: ZNodes, store: MetaStore) -> MetaLayout:
         layout = read_layout(zk)
     if layout is None:
         raise MetadataUnavailable(f"{PATH} could not be written, or was wiped at this moment: try again")
+    return check_layout(layout, store)
+
+
+def check_layout(layout: MetaLayout, store: MetaStore) -> MetaLayout:
+    """`layout` if it is that of `store` and of this program. Raises LayoutMismatch."""
+    wanted = MetaLayout(store.name, store.version)
     if layout != wanted:
         raise LayoutMismatch(
             f"this cluster's metadata is in the MetaStore {layout.metastore!r}, version {layout.metastore_version}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from delivery.errors import CorruptRecord, HootError, NoOwnerInfo, OwnerInfoExists
 from delivery.metastore.managers.partitions import Page, PartitionInfos
@@ -45,6 +45,10 @@ class TopicOwnershipManager:
     def delete_owner_info(self, queue: str, partition: int, version: Version) -> None:
         """Delete the record of this version. Raises BadVersion, NoOwnerInfo. The epochs begin anew afterwards."""
         self._infos.delete(queue, partition, version)
+
+    def delete_owner_infos(self, places: Iterable[tuple[str, int]]) -> None:
+        """Delete the records of many (queue, partition) whose queue ends, whatever their version."""
+        self._infos.delete_all(places)
 
     def owner_info_pages(self, entries: int = 1000) -> Iterator[Page[OwnerInfo]]:
         """Everybody's records, page by page: (queue, partition, record or CorruptRecord)."""

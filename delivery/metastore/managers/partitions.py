@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from delivery.errors import BadVersion, CorruptRecord, HootError, KeyExists, NoKey
 from delivery.metastore.managers.records import SEPARATOR, Codec, partition_key
 from delivery.metastore.ops import InDoubt
-from delivery.metastore.tables.base import MetaStore, Put
+from delivery.metastore.tables.base import MetaStore, Put, Remove
 from delivery.metastore.tables.versions import Version, Versioned
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -69,6 +69,13 @@ class PartitionInfos(Generic[R]):
             self._table.remove(partition_key(queue, partition), version)
         except NoKey:
             raise self._none(queue, partition) from None
+
+    def delete_all(self, places: Iterable[tuple[str, int]]) -> None:
+        """Delete the records of these (queue, partition), whatever their version; those without one are fine."""
+        removes = [Remove(partition_key(queue, partition), Version.ANY) for queue, partition in places]
+        for outcome in self._table.remove_many(removes):
+            if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):
+                raise outcome
 
     def pages(self, entries: int = 1000) -> Iterator[Page[R]]:
         """All records of all queues, at most so many at a time, in no order; damaged ones as their errors."""

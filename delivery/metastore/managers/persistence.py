@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from delivery.errors import NoPersistenceInfo, PersistenceInfoExists
-from delivery.metastore.managers.partitions import PartitionInfos
+from delivery.metastore.managers.partitions import Page, PartitionInfos
 from delivery.metastore.managers.records import Codec, PersistenceInfo, check_persistence
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.versions import Version, Versioned
@@ -36,3 +38,11 @@ class TopicPersistenceManager:
     def delete_topic_persistence_info(self, queue: str, partition: int, version: Version) -> None:
         """Delete the record of this version. Raises BadVersion, NoPersistenceInfo."""
         self._infos.delete(queue, partition, version)
+
+    def delete_topic_persistence_infos(self, places: Iterable[tuple[str, int]]) -> None:
+        """Delete the records of many (queue, partition) whose queue ends, whatever their version."""
+        self._infos.delete_all(places)
+
+    def topic_persistence_info_pages(self, entries: int = 1000) -> Iterator[Page[PersistenceInfo]]:
+        """Everybody's records, page by page: (queue, partition, record or CorruptRecord)."""
+        return self._infos.pages(entries)

@@ -9,7 +9,6 @@ import msgspec
 
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.ids import ID_MAX
-from delivery.metastore.partitions import EPOCH_MAX
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
@@ -20,6 +19,9 @@ SEPARATOR: Final = "\x01"
 """Between the parts of a key, as Hedwig had it: below all characters of names, so that a queue's keys lie together."""
 AFTER: Final = "\x02"
 """Ends the range of the keys that begin with a prefix and a SEPARATOR."""
+
+EPOCH_MAX: Final = 10**10 - 1
+"""Epochs have ten digits in the names of segments."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 

@@ -34,7 +34,9 @@ from delivery.metastore.managers.records import (
 )
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import MetaStore, MetastoreCursor, MetastoreTableItem, Put, Remove
+from delivery.metastore.tables.values import NONE
 from delivery.metastore.tables.versions import Version, Versioned
+from delivery.model import check_name
 
 TABLE = "states"
 ATTEMPTS: Final = 100
@@ -109,8 +111,15 @@ class SubscriptionStates:
         ]
         outcomes = self._table.put_many(puts)
         doubtful = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, BadVersion | NoKey | KeyExists)]
+        if not doubtful:
+            return outcomes
+        left_over: dict[int, Put] = {}
         for at, found in zip(doubtful, self._read([puts[at].key for at in doubtful]), strict=True):
             outcomes[at] = _why_not_saved(saves[at], found)
+            if isinstance(found, Versioned) and _is_left_over(found.value, saves[at].state):
+                left_over[at] = msgspec.structs.replace(puts[at], version=found.version)
+        for at, outcome in zip(left_over, self._table.put_many(list(left_over.values())), strict=True):
+            outcomes[at] = outcome
         return outcomes
 
     def read_states(self, preferences: SubscriptionRecord) -> dict[int, Taken]:
@@ -135,6 +144,16 @@ class SubscriptionStates:
                 removes = [_removal(item, of) for item in cursor.read_entries(_ENTRIES)]
                 for outcome in self._table.remove_many([one for one in removes if one is not None]):
                     if isinstance(outcome, HootError) and not isinstance(outcome, NoKey | BadVersion):
+                        raise outcome
+
+    def delete_states_of_queue(self, queue: str) -> None:
+        """Delete the states of all subscriptions of a queue that ends, damaged ones and those that nobody has."""
+        prefix = check_name("queue", queue)
+        with self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False, fields=NONE) as cursor:
+            while cursor.has_more_entries():
+                removes = [Remove(key, Version.ANY) for key in cursor.read_keys(_ENTRIES)]
+                for outcome in self._table.remove_many(removes):
+                    if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):
                         raise outcome
 
     def _take(
@@ -196,6 +215,14 @@ def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Vers
     return BadVersion(
         f"the state of {save.name!r} in partition {save.partition} of {save.queue!r} was changed by another"
     )
+
+
+def _is_left_over(found: SubscriptionState, ours: SubscriptionState) -> bool:
+    """Whether an earlier subscription of this name was saved over ours: its owner held, by chance, the same version.
+
+    Versions count from 0 again for each subscription, and a host that was away for long may hold one of before.
+    """
+    return found.created_ms < ours.created_ms and found.epoch <= ours.epoch
 
 
 def _removal(item: MetastoreTableItem, of: SubscriptionRecord | None) -> Remove | None:

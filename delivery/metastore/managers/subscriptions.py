@@ -8,16 +8,19 @@ in each other's way, and the version that one of them was read with stays good w
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 
 from delivery.errors import (
     BadVersion,
     CorruptRecord,
+    HootError,
     InvalidRequest,
     KeyExists,
     NoKey,
     SubscriptionExists,
     UnknownSubscription,
 )
+from delivery.metastore.managers.queues import names_around
 from delivery.metastore.managers.records import (
     AFTER,
     SEPARATOR,
@@ -29,8 +32,8 @@ from delivery.metastore.managers.records import (
 from delivery.metastore.managers.states import SubscriptionStates
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import SubscriptionRecord
-from delivery.metastore.tables.base import MetaStore, MetastoreCursor, MetastoreTableItem
-from delivery.metastore.tables.values import Value
+from delivery.metastore.tables.base import Found, MetaStore, MetastoreCursor, MetastoreTableItem, Remove, Watcher
+from delivery.metastore.tables.values import ALL, NONE, Fields, Value
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name
 
@@ -74,6 +77,17 @@ class SubscriptionDataManager(SubscriptionStates):
             raise InvalidRequest(f"this is another subscription {preferences.name!r} than the one that is there")
         return self._change(preferences, version)
 
+    def touch_subscription_data(self, preferences: SubscriptionRecord, version: Version) -> Version:
+        """Write what was read at this version again: who has read it, too, can no longer change or delete by it.
+
+        Raises BadVersion, UnknownSubscription. MetadataUnavailable, in doubt or not: read and touch again.
+        """
+        key = subscription_key(preferences.queue, preferences.name)
+        try:
+            return self._subscriptions.put(key, _CODEC.encode(preferences), version, whole=True)
+        except NoKey:
+            raise _unknown(preferences.queue, preferences.name) from None
+
     def replace_subscription_data(self, preferences: SubscriptionRecord, version: Version) -> Version:
         """Another subscription in the place of one of this version: new preferences, and no states.
 
@@ -101,11 +115,44 @@ class SubscriptionDataManager(SubscriptionStates):
             raise _unknown(queue, name) from None
         self.delete_states(queue, name, deleted)
 
-    def read_preferences(self, queue: str, name: str) -> Versioned[SubscriptionRecord] | None:
-        """A subscription's preferences and their version, None when there is none. Raises CorruptRecord."""
+    def delete_all_subscription_data(self, queue: str, before_each: Callable[[], object]) -> None:
+        """Delete all subscriptions and states of a queue, damaged or not, page by page.
+
+        `before_each` is called between the reading of a page's versions and their deletion; those of its subscriptions
+        that were changed meanwhile come again.
+        """
+        while page := self._versions(queue):
+            before_each()
+            for outcome in self._subscriptions.remove_many(page):
+                if isinstance(outcome, HootError) and not isinstance(outcome, NoKey | BadVersion):
+                    raise outcome
+        self.delete_states_of_queue(queue)
+
+    def read_version(self, queue: str, name: str) -> Version | None:
+        """The version of a subscription's preferences, damaged or not; None when there are none."""
+        try:
+            return self._subscriptions.get(subscription_key(queue, name), NONE).version
+        except NoKey:
+            return None
+
+    def read_many_preferences(
+        self, places: Sequence[tuple[str, str]]
+    ) -> list[Versioned[SubscriptionRecord] | CorruptRecord | None]:
+        """The preferences of many (queue, name) at a time; damaged ones as their errors."""
+        keys = [subscription_key(queue, name) for queue, name in places]
+        found = zip(keys, self._subscriptions.get_many(keys), strict=True)
+        return [_decoded_found(key, one) for key, one in found]
+
+    def read_preferences(
+        self, queue: str, name: str, watch: Watcher | None = None
+    ) -> Versioned[SubscriptionRecord] | None:
+        """A subscription's preferences and their version, None when there is none. Raises CorruptRecord.
+
+        `watch` is called once, at their next change.
+        """
         key = subscription_key(queue, name)
         try:
-            found = self._subscriptions.get(key)
+            found = self._subscriptions.get(key, watch=watch)
         except NoKey:
             return None
         return Versioned(_decoded(key, found.value), found.version)
@@ -136,11 +183,7 @@ class SubscriptionDataManager(SubscriptionStates):
 
     def list_subscriptions(self, queue: str, after: str | None = None, limit: int = PAGE_MAX) -> list[Listed]:
         """The next subscriptions of a queue by name, those behind `after`, at most `limit`; empty at the end."""
-        listed: list[Listed] = []
-        with self._listing(queue, after, limit) as cursor:
-            while len(listed) < limit and cursor.has_more_entries():
-                listed += [_listed(item) for item in cursor.read_entries(limit - len(listed))]
-        return listed
+        return [_listed(item) for item in self._page(queue, after, limit, ALL)]
 
     def list_subscription_names(self, queue: str, after: str | None = None, limit: int = PAGE_MAX) -> list[str]:
         """The names that `list_subscriptions` would give, without reading the subscriptions."""
@@ -150,12 +193,29 @@ class SubscriptionDataManager(SubscriptionStates):
                 names += [key.partition(SEPARATOR)[2] for key in cursor.read_keys(limit - len(names))]
         return names
 
-    def _listing(self, queue: str, after: str | None, limit: int) -> MetastoreCursor:
+    def names_around(self, queue: str, name: str) -> list[str]:
+        """The queue's names next to `name` in their order, some hundreds on each side."""
+        prefix = check_name("queue", queue)
+        keys = names_around(self._subscriptions, subscription_key(queue, name), prefix + SEPARATOR, prefix + AFTER)
+        return [key.partition(SEPARATOR)[2] for key in keys]
+
+    def _page(self, queue: str, after: str | None, limit: int, fields: Fields) -> list[MetastoreTableItem]:
+        items: list[MetastoreTableItem] = []
+        with self._listing(queue, after, limit, fields) as cursor:
+            while len(items) < limit and cursor.has_more_entries():
+                items += cursor.read_entries(limit - len(items))
+        return items
+
+    def _versions(self, queue: str) -> list[Remove]:
+        """How to remove the first page of a queue's subscriptions as they are now."""
+        return [Remove(item.key, item.version) for item in self._page(queue, None, PAGE_MAX, NONE)]
+
+    def _listing(self, queue: str, after: str | None, limit: int, fields: Fields = ALL) -> MetastoreCursor:
         if not 1 <= limit <= PAGE_MAX:
             raise InvalidRequest(f"a page has 1 to {PAGE_MAX} subscriptions, not {limit}")
         prefix = check_name("queue", queue)
         first = prefix + SEPARATOR + (after or "")
-        return self._subscriptions.open_cursor(first, after is None, prefix + AFTER, False)
+        return self._subscriptions.open_cursor(first, after is None, prefix + AFTER, False, fields=fields)
 
     def _known(self, preferences: SubscriptionRecord) -> Versioned[SubscriptionRecord]:
         found = self.read_preferences(preferences.queue, preferences.name)
@@ -187,11 +247,18 @@ def _is_same(one: SubscriptionRecord, other: SubscriptionRecord) -> bool:
 
 
 def _listed(item: MetastoreTableItem) -> Listed:
-    name = item.key.partition(SEPARATOR)[2]
+    found = _decoded_found(item.key, item.found)
+    assert found is not None
+    return item.key.partition(SEPARATOR)[2], found
+
+
+def _decoded_found(key: str, found: Found) -> Versioned[SubscriptionRecord] | CorruptRecord | None:
+    if not isinstance(found, Versioned):
+        return found
     try:
-        return name, Versioned(_decoded(item.key, item.value), item.version)
+        return Versioned(_decoded(key, found.value), found.version)
     except CorruptRecord as error:
-        return name, error
+        return error
 
 
 def _decoded(key: str, value: Value) -> SubscriptionRecord:

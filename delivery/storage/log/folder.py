@@ -54,6 +54,12 @@ class DataFolder:
             raise InvalidRequest(f"{generation[:60]!r} is no generation of a queue")
         return self.path / "queues" / f"{queue}~{generation}"
 
+    def queues(self) -> list[tuple[str, str]]:
+        """The queues that have a folder: name and generation. Raises StorageUnavailable."""
+        with refusals("list the queues"):
+            names = [place.name.partition("~") for place in (self.path / "queues").iterdir()]
+        return [(queue, generation) for queue, tilde, generation in names if tilde]
+
     def partition(self, key: PartitionKey) -> Path:
         """The folder of a partition."""
         return self.queue(key.queue, key.generation) / f"{key.partition:05}"

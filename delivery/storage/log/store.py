@@ -106,6 +106,10 @@ class SegmentedLog:
                 except StorageUnavailable as error:
                     _log.warning("%s was released with an unfinished write left in its file: %s", key, error)
 
+    def queues(self) -> list[tuple[str, str]]:
+        """See `MessageStore.queues`."""
+        return self._data.queues()
+
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""
         for key in [key for key in self._partitions if (key.queue, key.generation) == (queue, generation)]:

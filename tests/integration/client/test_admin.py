@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delivery import Client, NewMessage, Queue, connect
@@ -21,8 +22,10 @@ from delivery.errors import (
     UnknownSubscription,
 )
 from delivery.local import HostProcess
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import Checkpoint, SubscriptionRecord
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.states import SaveState, TakeState
+from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 
@@ -86,11 +89,13 @@ def test_a_subscription_is_shown_with_position_end_and_lag(address: str, client:
         all_partitions=True, topics=(),
     )  # fmt: skip
     with ZooKeeperClient(address) as session:
-        catalog = Catalog(session)
+        catalog = open_catalog(session)
         catalog.put_subscription(record, create=True)
-        saved = b'{"id": %d, "epoch": 1, "created_ms": 1}' % stored[3].id
-        session.create(f"/hoot/queues/{queue.name}/subscriptions/audit/00000", saved)
-        assert catalog.checkpoints(queue.name, "audit") == {0: Checkpoint(stored[3].id, 1, 1)}
+        [taken] = catalog.take_states([TakeState(record, 0, 1)])
+        assert isinstance(taken, Versioned)
+        saved = msgspec.structs.replace(taken.value, position=int(stored[3].id))
+        assert isinstance(catalog.save_states([SaveState(queue.name, "audit", 0, saved, taken.version)])[0], Version)
+        assert catalog.states(queue.name, "audit") == {0: saved}
     assert client.subscriptions(queue.name) == ["audit"]
     info = client.subscription_info(queue.name, "audit")
     zero, one = info.partitions
@@ -123,7 +128,7 @@ def test_a_zookeeper_that_nobody_runs_is_told_long_before_the_deadline() -> None
 
 
 def test_without_a_host_put_and_scan_end_with_an_error(zk: ZooKeeperClient, zookeeper_hosts: str) -> None:
-    Catalog(zk).ensure_layout()
+    open_catalog(zk).ensure_layout()
     with connect(zookeeper_hosts) as lonely:
         queue = lonely.create_queue("orders")
         with pytest.raises(NoHost):

@@ -274,7 +274,7 @@ def test_with_a_region_host_what_is_published_arrives_and_is_checkpointed(
             async def story() -> None:
                 await eventually(lambda: len(bodies) == (4 if start == "earliest" else 3))
                 await eventually(
-                    lambda: any(one.id == reply.baseId for one in catalog.checkpoints(QUEUE, NAME).values())
+                    lambda: any(one.position == reply.baseId for one in catalog.states(QUEUE, NAME).values())
                 )
 
             play(story)

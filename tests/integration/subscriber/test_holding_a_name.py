@@ -20,7 +20,7 @@ from delivery.errors import (
     UnknownQueue,
     UnknownSubscription,
 )
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -233,7 +233,7 @@ def test_a_running_subscriber_can_subscribe_to_more(queue: Catalog, make: Callab
 def test_after_its_session_ended_a_subscriber_attaches_again(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path / "zk") as server:
         with ZooKeeperClient(server.address) as zk:
-            catalog = Catalog(zk)
+            catalog = open_catalog(zk)
             catalog.ensure_layout()
             catalog.create_queue(QUEUE, QueueSettings())
 
@@ -250,8 +250,8 @@ def test_after_its_session_ended_a_subscriber_attaches_again(tmp_path: Path) -> 
                 await eventually(lambda: subscription.state == "attached", 30)
                 await eventually(lambda: [event.kind for event in events] == ["attached", "suspended", "attached"])
                 with ZooKeeperClient(server.address) as zk:
-                    await eventually(lambda: Catalog(zk).listener(QUEUE, NAME) is not None)
-                    assert attached(Catalog(zk)).port == subscriber.port
+                    await eventually(lambda: open_catalog(zk).listener(QUEUE, NAME) is not None)
+                    assert attached(open_catalog(zk)).port == subscriber.port
 
         play(story, 60)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -23,11 +24,12 @@ from delivery.errors import (
 )
 from delivery.ids import MessageId, first_id_at
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import Checkpoint, HostRecord
+from delivery.metastore.managers.states import SaveState, TakeState
+from delivery.metastore.records import HostRecord
+from delivery.metastore.tables.versions import Version, Versioned
 from delivery.rpc.protocol import Call, load_idl
 from delivery.rpc.server import ThriftServer, open_listeners
 from subscriber import Subscriber
-from tests.integration.metastore import update
 from tests.integration.subscribing import NAME, QUEUE, attached, ignore, play, subscribed
 
 pytestmark = pytest.mark.integration
@@ -155,10 +157,10 @@ def test_starting_again_goes_on_with_the_record_and_its_checkpoints(
     with first:
         before = queue.subscription(QUEUE, NAME)
         assert before is not None
-        _, version = queue.partition(QUEUE, 0)
-        queue.claim(QUEUE, 0, "h", 1, version)
-        moved = update(0, 150, name=NAME, queue=QUEUE, version=version + 1, created_ms=before.created_ms)
-        assert queue.save_checkpoints([moved]) == [None]
+        [taken] = queue.take_states([TakeState(before, 0, 1)])
+        assert isinstance(taken, Versioned)
+        moved = msgspec.structs.replace(taken.value, position=150)
+        assert isinstance(queue.save_states([SaveState(QUEUE, NAME, 0, moved, taken.version)])[0], Version)
     second = make()
     subscribed(second, partitions=[0, 1, 2], topics=["JFK"], start="earliest")
     with second:
@@ -166,7 +168,7 @@ def test_starting_again_goes_on_with_the_record_and_its_checkpoints(
         assert record is not None
         assert (record.starts, record.topics) == ({0: 99, 1: 199, 2: 0}, ("JFK",))
         assert record.created_ms == before.created_ms
-        assert queue.checkpoints(QUEUE, NAME) == {0: Checkpoint(150, 1, before.created_ms)}
+        assert queue.states(QUEUE, NAME) == {0: moved}
 
 
 def test_the_advertised_address_is_what_is_registered(queue: Catalog, make: Callable[..., Subscriber]) -> None:
