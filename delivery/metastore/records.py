@@ -27,7 +27,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
-from delivery.model import QueueSettings
+from delivery.model import QueueSettings, lay_out
 
 ROOT = "/hoot"
 LAYOUT = f"{ROOT}/layout"
@@ -120,6 +120,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
     def is_of(self, subscription: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
         return self.created_ms == subscription.created_ms
+
+
+lay_out(Layout, HostRecord, QueueRecord, PartitionRecord, SubscriptionRecord, ListenerRecord, Checkpoint)
 
 
 def host_path(host: str) -> str:
