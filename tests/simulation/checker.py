@@ -192,9 +192,11 @@ class Checker:
 
     def finish(self) -> None:
         """Whatever can be said only in the end."""
+        stored: list[bytes] = []
         for contents in self._contents:
-            self._check_order(contents)
-        stored = [body for contents in self._contents for body in contents.bodies()]
+            bodies = contents.bodies()
+            self._check_order(contents, bodies)
+            stored += bodies
         if len(set(stored)) < len(stored):
             twice = next(body for body in stored if stored.count(body) > 1)
             self._fail("I14", f"{twice!r} is stored twice")
@@ -208,7 +210,7 @@ class Checker:
             if body not in self._published:
                 self._fail("I2", f"{body!r} is stored, and nobody published it")
 
-    def _check_order(self, contents: Contents) -> None:
+    def _check_order(self, contents: Contents, bodies: list[bytes]) -> None:
         last_id = epoch = 0
         numbers: dict[bytes, int] = {}
         for row in contents.shelf.rows:
@@ -217,7 +219,7 @@ class Checker:
             if row.epoch < epoch:
                 self._fail("I6", f"a row of epoch {row.epoch} is stored behind one of epoch {epoch}")
             last_id, epoch = row.header.last_id, row.epoch
-        for body in contents.bodies():
+        for body in bodies:
             publisher, _, number, _ = body.split(b"/")
             if int(number) <= numbers.get(publisher, 0):
                 self._fail("I3", f"{body!r} is stored after number {numbers[publisher]} of its publisher")

@@ -81,6 +81,8 @@ class World:
         """Start everything, and end everything as soon as `until` says so, which is asked from WORK_SECONDS on."""
         over = trio.Event()
         async with trio.open_nursery() as self._nursery:
+            for publisher in self.publishers:
+                publisher.start()
             for slot in range(2 + self.kernel.chance(0.3)):
                 self._start_host(slot)
             for record in self.subscriptions:
