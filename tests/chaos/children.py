@@ -109,7 +109,6 @@ class Child:
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """SIGTERM, and wait; after `seconds` SIGKILL. Whether it went by itself, with status 0."""
-        self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self.ended(seconds)
 
@@ -117,6 +116,7 @@ class Child:
         """Wait for the end of one that was told to end, as `stop` does."""
         if self._process is None:
             return True
+        self.signal(signal.SIGCONT)  # one that another fault has stopped cannot do as it was told
         try:
             return self._process.wait(seconds) == 0
         except subprocess.TimeoutExpired:
