@@ -6,13 +6,17 @@ subscriptions come from users, so the label values are bounded; the rest shares 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 LABELS_MAX: Final = 2000
 """Label sets of one metric; each costs memory here and in whatever scrapes."""
@@ -33,58 +37,94 @@ class Lag(msgspec.Struct, frozen=True):
     """Messages pushed and not yet answered."""
 
 
-class Labelled:
-    """The children of a counter by label values, looked up once and bounded."""
+class Tally(Collector):
+    """Counters that share their labels, as plain numbers, bounded in their label values.
 
-    def __init__(self, counter: Counter, width: int) -> None:
-        self._counter, self._other = counter, (OTHER,) * width
-        self._children: dict[tuple[str, ...], Counter] = {}
+    The library's own counters take a lock each, some microseconds for every message when messages come one by one.
+    """
 
-    def __call__(self, *values: str) -> Counter:
-        """The counter for these values, or the one for all beyond the limit."""
-        child = self._children.get(values)
-        if child is None:
-            if len(self._children) >= LABELS_MAX and values != self._other:
-                return self(*self._other)
-            child = self._children[values] = self._counter.labels(*values)
-        return child
+    def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], **counters: str) -> None:
+        """`counters` are the texts of the metrics by their names, without the prefix."""
+        self._labels, self._counters = labels, counters
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        registry.register(self)
+
+    def of(self, *values: str) -> list[int]:
+        """The numbers for these label values, in the order of the counters; those for all beyond the limit."""
+        counts = self._counts.get(values)
+        if counts is None:
+            other = (OTHER,) * len(self._labels)
+            if len(self._counts) >= LABELS_MAX and values != other:
+                return self.of(*other)
+            counts = self._counts[values] = [0] * len(self._counters)
+        return counts
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        for at, (name, text) in enumerate(self._counters.items()):
+            family = CounterMetricFamily(f"hoot_{name}", text, labels=self._labels)
+            for values, counts in self._counts.items():
+                family.add_metric(values, counts[at])
+            yield family
+
+
+class Distribution(Collector):
+    """A histogram without labels, as plain numbers."""
+
+    def __init__(self, registry: CollectorRegistry, name: str, text: str, bounds: Sequence[float]) -> None:
+        self._name, self._text, self._bounds = f"hoot_{name}", text, bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        buckets = [(name, float(count)) for name, count in zip(names, accumulate(self._counts), strict=True)]
+        yield HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=self._sum)
 
 
 class Metrics:
-    """All metrics of one host. Gauges that mirror live state are read when somebody scrapes."""
+    """All metrics of one host, for its trio thread. Gauges that mirror live state are read when somebody scrapes."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-
-        def counter(name: str, text: str, *labels: str) -> Labelled:
-            return Labelled(Counter(f"hoot_{name}", text, labels, registry=registry), len(labels))
-
-        self._published_messages = counter("published_messages", "Messages stored", "queue")
-        self._published_batches = counter("published_batches", "Batches stored", "queue")
-        self._published_bytes = counter("published_bytes", "Bytes of batches stored", "queue")
-        self._refused = counter("refused_publishes", "Publishes answered with an error", "code")
-        self._pushed_messages = counter("pushed_messages", "Messages pushed, repeats included", "queue", "subscription")
-        self._pushed_bytes = counter("pushed_bytes", "Bytes pushed, repeats included", "queue", "subscription")
-        self._acknowledged = counter("acknowledged_messages", "Messages acknowledged", "queue", "subscription")
-        self._failed = counter("failed_pushes", "Pushes that a listener failed", "queue", "subscription")
-        self._trimmed = counter("trimmed_bytes", "Bytes dropped by retention", "queue")
-        self._commit_seconds = Histogram(
-            "hoot_commit_seconds", "Storing one commit group, its flush to disk included",
-            buckets=_COMMIT_SECONDS, registry=registry,
+        self._published = Tally(
+            registry, ("queue",), published_messages="Messages stored", published_batches="Batches stored",
+            published_bytes="Bytes of batches stored", trimmed_bytes="Bytes dropped by retention",
         )  # fmt: skip
-        self._commit_batches = Histogram(
-            "hoot_commit_batches", "Batches in one commit group", buckets=_GROUP_BATCHES, registry=registry
+        self._refused = Tally(registry, ("code",), refused_publishes="Publishes answered with an error")
+        self._delivered = Tally(
+            registry, ("queue", "subscription"), pushed_messages="Messages pushed, repeats included",
+            pushed_bytes="Bytes pushed, repeats included", acknowledged_messages="Messages acknowledged",
+            failed_pushes="Pushes that a listener failed",
+        )  # fmt: skip
+        self._commit_seconds = Distribution(
+            registry, "commit_seconds", "Storing one commit group, its flush to disk included", _COMMIT_SECONDS
         )
+        self._commit_batches = Distribution(
+            registry, "commit_batches", "Batches in one commit group", _GROUP_BATCHES
+        )  # fmt: skip
 
     def stored(self, queue: str, messages: int, size: int) -> None:
         """A batch was stored."""
-        self._published_messages(queue).inc(messages)
-        self._published_batches(queue).inc()
-        self._published_bytes(queue).inc(size)
+        counts = self._published.of(queue)
+        counts[0] += messages
+        counts[1] += 1
+        counts[2] += size
+
+    def trimmed(self, queue: str, size: int) -> None:
+        """Retention dropped `size` bytes."""
+        self._published.of(queue)[3] += size
 
     def refused(self, code: str) -> None:
         """A publish was answered with an error of this code."""
-        self._refused(code).inc()
+        self._refused.of(code)[0] += 1
 
     def committed(self, batches: int, seconds: float) -> None:
         """A commit group was written."""
@@ -93,20 +133,17 @@ class Metrics:
 
     def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None:
         """A push went out."""
-        self._pushed_messages(queue, subscription).inc(messages)
-        self._pushed_bytes(queue, subscription).inc(size)
+        counts = self._delivered.of(queue, subscription)
+        counts[0] += messages
+        counts[1] += size
 
     def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
         """A push was acknowledged."""
-        self._acknowledged(queue, subscription).inc(messages)
+        self._delivered.of(queue, subscription)[2] += messages
 
     def failed(self, queue: str, subscription: str) -> None:
         """A listener failed."""
-        self._failed(queue, subscription).inc()
-
-    def trimmed(self, queue: str, size: int) -> None:
-        """Retention dropped `size` bytes."""
-        self._trimmed(queue).inc(size)
+        self._delivered.of(queue, subscription)[3] += 1
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge `hoot_<name>` whose value is asked for at each scrape."""

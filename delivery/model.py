@@ -167,6 +167,16 @@ def tolerant_headers(block: bytes) -> dict[str, bytes]:
         return {}
 
 
+def lay_out(*kinds: type[msgspec.Struct]) -> None:
+    """To be called when a module with records that several threads decode is imported.
+
+    msgspec lays the fields of a struct out when it first decodes one, and crashes the process when another thread
+    decodes the same kind in the midst of that.
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
 def near_names(name: str, known: Iterable[str]) -> Sequence[str]:
     """Up to three of `known` that a person may have meant by `name`, best first."""
     from difflib import get_close_matches

@@ -19,9 +19,12 @@ _GROUP = 256
 """Blobs of equal length are split this many at a time: one cached Struct serves every batch with that length."""
 
 
-def open_batch(data: bytes) -> Batch:
-    """The batch in `data`, which must be one whole batch. Raises CorruptRecord when anything in it is wrong."""
-    header = peek(data)
+def open_batch(data: bytes, header: Header | None = None) -> Batch:
+    """The batch in `data`, which must be one whole batch. Raises CorruptRecord when anything in it is wrong.
+
+    Whoever has come by its header already, through `headers_in` for one, gives it along.
+    """
+    header = header or peek(data)
     if header is None:
         raise CorruptRecord("a batch header was cut short")
     check_payload(header, data)

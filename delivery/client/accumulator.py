@@ -1,15 +1,15 @@
 """The batching policy of a publisher: which batch a message joins, when a batch is closed, and how much may be waiting.
 
-Pure and not thread-safe: its owner holds a lock and gives the time. A batch is closed when the next message would not
-fit, or when it is taken to be sent. It may be taken once it has waited for `linger` seconds; while its partition cannot
-send, it stays open and grows instead, so that batches become large exactly when the host is busy.
+Not thread-safe, the grant apart: its owner holds a lock and gives the time. A batch is closed when the next message
+would not fit, or when it is taken to be sent. It may be taken once it has waited for `linger` seconds; while its
+partition cannot send, it stays open and grows instead, so that batches become large exactly when the host is busy.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from math import inf
+from time import monotonic, sleep
 
 import msgspec
 
@@ -18,6 +18,8 @@ from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.errors import InvalidRequest
 
+GRANT_SECONDS = 1.0
+"""Who had a grant for so long, though a microsecond is enough, was interrupted (Ctrl-C) and will not give it back."""
 ROW_BYTES = 32
 """What a message takes beyond its own bytes: the columns of its batch, and its place in a list here."""
 
@@ -47,20 +49,34 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
+class Grant:
+    """Room in an open batch for plain messages of one topic, all checked beforehand: to be added without the lock.
+
+    Whoever has it appends to `bodies`, takes what the messages count for off `left`, and gives it back at once.
+    """
+
+    __slots__ = ("batch", "bodies", "left", "topic")
+
+    def __init__(self, batch: Batch, topic: str, left: int) -> None:
+        self.batch, self.bodies = batch, batch.rows.bodies
+        self.topic, self.left = topic, left
+
+
 class Accumulator:
     """Open and closed batches per partition, and the bytes that may still be taken in."""
 
-    __slots__ = ("_closed", "_limits", "_open", "_room", "_router", "_row_bytes_max", "_stopped", "closings", "current",
-                 "unsettled")  # fmt: skip
+    __slots__ = ("_closed", "_granted", "_limits", "_open", "_room", "_router", "_row_bytes_max", "_stopped",
+                 "closings", "grants", "unsettled")  # fmt: skip
 
     def __init__(self, router: Router, limits: Limits, row_bytes_max: int) -> None:
-        """`row_bytes_max` is what the largest message counts for that may join `current` unseen."""
+        """`row_bytes_max` is what the largest message counts for that may be added by a grant."""
         self._router, self._limits, self._row_bytes_max = router, limits, row_bytes_max
         self._open: dict[int, Batch] = {}
         """By partition, the one opened first in front."""
         self._closed: dict[int, deque[Batch]] = {}
-        self.current = _NOWHERE
-        """The open batch for messages without a key; Publisher.put adds to it by itself what fits into its `grant`."""
+        self.grants: deque[Grant] = deque()
+        """The grant for messages without a key, unless somebody has it or there is none. Any thread may take it."""
+        self._granted: Grant | None = None
         self._room = limits.buffer_bytes
         """What may still be taken in, beside the grant; what is settled gives its bytes back."""
         self.unsettled: dict[Batch, None] = {}
@@ -72,7 +88,7 @@ class Accumulator:
     @property
     def room(self) -> int:
         """Bytes that may still be taken in."""
-        return self._room + self.current.grant
+        return self._room + (0 if self._granted is None else self._granted.left)
 
     def fits(self, size: int) -> bool:
         """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
@@ -97,8 +113,7 @@ class Accumulator:
         batch.size += size
         self._room -= size
         if number == self._router.sticky:
-            self.current = batch
-            self._grant()
+            self._grant(batch)
         return batch
 
     def take(self, partition: int, now: float) -> Batch | None:
@@ -147,9 +162,9 @@ class Accumulator:
         del self.unsettled[batch]
 
     def stop(self) -> None:
-        """No message is added to `current` any more."""
+        """Grant nothing any more."""
         self._regain()
-        self._stopped, self.current = True, _NOWHERE
+        self._stopped = True
 
     def take_all(self) -> list[Batch]:
         """Take out every batch that was not taken yet."""
@@ -168,26 +183,33 @@ class Accumulator:
             return None
         return batch
 
-    def _grant(self) -> None:
-        """Count bytes as taken into the current batch, so that the messages that fit into them need no other check.
+    def _grant(self, batch: Batch) -> None:
+        """Count bytes as taken into the batch, so that the messages that fit into them need no other check.
 
         The most that its limits and the buffer leave. No message counts for less than ROW_BYTES, so that they cannot
         be too many; none that is too large fits.
         """
-        batch, limits = self.current, self._limits
+        limits, topic = self._limits, batch.rows.plain
         messages = limits.batch_messages - len(batch.rows)
-        grant = min(limits.batch_bytes - batch.size, messages * ROW_BYTES, self._room, self._row_bytes_max)
-        if grant > 0 and not self._stopped:
-            batch.grant = grant
-            batch.size += grant
-            self._room -= grant
+        size = min(limits.batch_bytes - batch.size, messages * ROW_BYTES, self._room, self._row_bytes_max)
+        if size > 0 and topic is not None and not self._stopped:
+            batch.size += size
+            self._room -= size
+            self._granted = Grant(batch, topic, size)
+            self.grants.append(self._granted)
 
     def _regain(self) -> None:
         """What is left of the grant is free again."""
-        batch = self.current
-        batch.size -= batch.grant
-        self._room += batch.grant
-        batch.grant = 0
+        granted = self._granted
+        if granted is None:
+            return
+        end = monotonic() + GRANT_SECONDS
+        while not self.grants and monotonic() < end:
+            sleep(0)  # another thread has it for a moment, and needs the interpreter to give it back
+        self.grants.clear()
+        self._granted = None
+        granted.batch.size -= granted.left
+        self._room += granted.left
 
     def _due(self, now: float) -> Iterator[int]:
         for number, batch in self._open.items():
@@ -203,8 +225,3 @@ class Accumulator:
         self._closed.setdefault(number, deque()).append(batch)
         if number == self._router.sticky:
             self._router.change()
-            self.current = _NOWHERE if self._stopped else self._open.get(self._router.sticky, _NOWHERE)
-
-
-_NOWHERE = Batch(-1, inf, inf)
-"""In the place of a current batch: it never has a grant."""

@@ -33,7 +33,8 @@ class Publisher(Machine):
         """`hop` leaves all sending to the publisher's thread, for callers that must not wait for a socket."""
         super().__init__(target, limits, in_flight, timeout)
         self._body_bytes_max = target.outgoing.body_bytes_max
-        self._acquire, self._release = self._lock.acquire, self._lock.release
+        grants = self._accumulator.grants
+        self._take_grant, self._give_back = grants.pop, grants.append
         self._hop = hop
         self._turn = threading.Lock()
         """Held by whoever moves the sender on."""
@@ -50,21 +51,23 @@ class Publisher(Machine):
         when the buffer stays full for the publisher's timeout, Closed.
         """
         if key is None and partition is None and headers is None and body.__class__ is bytes:
-            # The hot path: a call per message would cost half as much again, so the work of `place` is done here for
-            # what fits into the grant, and the lock is taken by its methods, in half of the time of a `with`.
-            self._acquire()
+            # The hot path: taking the grant, which a deque gives to one thread at a time, costs half of what a lock
+            # does.
             try:
-                batch = self._accumulator.current
-                grant = batch.grant - len(body) - ROW_BYTES
-                rows = batch.rows
-                if grant >= 0 and rows.plain == topic:
-                    batch.grant = grant
-                    bodies = rows.bodies
-                    index = len(bodies)
-                    bodies.append(body)
-                    return Receipt(batch, index)
-            finally:
-                self._release()
+                grant = self._take_grant()
+            except IndexError:
+                pass
+            else:
+                try:
+                    left = grant.left - len(body) - ROW_BYTES
+                    if left >= 0 and grant.topic == topic:
+                        grant.left = left
+                        bodies = grant.bodies
+                        index = len(bodies)
+                        bodies.append(body)
+                        return Receipt(grant.batch, index)
+                finally:
+                    self._give_back(grant)
         row, size = self._outgoing.row(body, key, topic, headers)
         return self._place(row, size, partition)
 

@@ -34,16 +34,14 @@ class PublishedMessage(msgspec.Struct, frozen=True):
 class Batch:
     """Messages of one partition on their way, and later what became of them. `rows` is emptied when settled."""
 
-    __slots__ = ("_callbacks", "_event", "base_id", "count", "deadline", "due", "durability", "error", "grant",
-                 "partition", "rows", "settled", "size")  # fmt: skip
+    __slots__ = ("_callbacks", "_event", "base_id", "count", "deadline", "due", "durability", "error", "partition",
+                 "rows", "settled", "size")  # fmt: skip
 
     def __init__(self, partition: int, due: float, deadline: float) -> None:
         self.partition = partition
         self.rows = Rows()
         self.size = 0
-        """Bytes that count against the publisher's buffer, the grant's included."""
-        self.grant = 0
-        """Of these, bytes for messages that Publisher.put may add by itself."""
+        """Bytes that count against the publisher's buffer, a grant's included."""
         self.due = due
         """When it may be sent although it is not full."""
         self.deadline = deadline

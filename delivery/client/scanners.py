@@ -165,7 +165,7 @@ class PartitionScanner(Scanner):
 
     def _messages(self, chunk: bytes, after: int) -> Iterator[Message]:
         for at, header in headers_in(chunk):
-            messages = open_batch(chunk[at : at + header.length]).messages(self.queue, after)
+            messages = open_batch(chunk[at : at + header.length], header).messages(self.queue, after)
             if header.last_id < self._stop:
                 yield from messages
             else:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 LATE_SECONDS: Final = 0.02
 """How often deadlines are looked at, at most."""
 NAP_SECONDS: Final = 1.0
-"""The longest wait while anything is held."""
+"""The longest wait while anything is held, and for as long afterwards: who sends again soon need wake nobody."""
 
 
 class Sender:
@@ -53,6 +53,7 @@ class Sender:
         self._waking = threading.Lock()
         self._epoll.register(self._waker, select.EPOLLIN)
         self._late_at = 0.0
+        self._sent_at = -math.inf
         self.asleep_until = 0.0
         """Until when a `wait` lasts if nothing happens; 0 when nobody waits."""
         self.failure: HootError | None = None
@@ -62,7 +63,6 @@ class Sender:
 
     def advance(self) -> None:
         """Do all that can be done without waiting for an answer."""
-        self._quieten()
         for link in list(self._links.values()):
             self._receive(link)
         now = monotonic()
@@ -110,7 +110,10 @@ class Sender:
         seconds = min(seconds, self._next_due(now) - now)
         if seconds > 0:
             self.asleep_until = now + seconds
-            self._epoll.poll(None if seconds == math.inf else seconds)
+            for descriptor, _ in self._epoll.poll(None if seconds == math.inf else seconds):
+                if descriptor == self._waker:
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(descriptor)
         self.asleep_until = 0.0
 
     def wake(self) -> None:
@@ -128,7 +131,7 @@ class Sender:
             ready = any(self._can_send(partition, now) for partition in self._accumulator.ready(now))
         if ready:
             return now
-        times = [now + NAP_SECONDS] if held else []
+        times = [now + NAP_SECONDS] if held or now - self._sent_at < NAP_SECONDS else []
         times += [due] if due is not None else []
         with contextlib.suppress(RuntimeError):  # changed by whoever has the turn: they will look again
             times += [stream.lane.paused_until for stream in self._backlog.values() if not stream.lane.flying]
@@ -137,10 +140,6 @@ class Sender:
     def _can_send(self, partition: int, now: float) -> bool:
         stream = self._streams.get(partition)
         return stream is None or stream.lane.may_send(now)
-
-    def _quieten(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._waker)
 
     def _stream(self, partition: int) -> Stream:
         found = self._streams.get(partition)
@@ -195,7 +194,8 @@ class Sender:
         except HootError as error:
             self._broke((link.address, link.port), error)
         else:
-            link.under_way.append((stream, monotonic()))
+            self._sent_at = monotonic()
+            link.under_way.append((stream, self._sent_at))
 
     def _receive(self, link: Link) -> None:
         """Take the answers that are there."""

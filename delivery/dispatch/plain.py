@@ -110,7 +110,7 @@ class PlainTarget:
 
 def _messages(queue: str, data: bytes, after: int) -> Iterator[Message]:
     for at, header in headers_in(data):
-        yield from open_batch(data[at : at + header.length]).messages(queue, after)
+        yield from open_batch(data[at : at + header.length], header).messages(queue, after)
 
 
 def _parts(messages: Iterator[Message]) -> Iterator[list[Message]]:

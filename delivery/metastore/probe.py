@@ -1,16 +1,18 @@
-"""Waiting for the first session, but not for servers that nobody runs."""
+"""Waiting for a session, but not for servers that nobody runs, nor long for one that does not answer."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 PATIENCE_SECONDS: Final = 1.0
 """How long refused connections are tried again, for a server that is just starting."""
 PROBE_SECONDS: Final = 0.5
+
+R = TypeVar("R")
 
 
 def why_unanswered(opened: Event, servers: Sequence[tuple[str, int]], seconds: float) -> str | None:
@@ -40,3 +42,21 @@ def _refuses(server: tuple[str, int]) -> bool:
     except OSError:  # of finding the addresses
         return False
     return False
+
+
+def select_reply(
+    seconds: float,
+    select: Callable[..., R],
+    readable: Sequence[object],
+    writable: Sequence[object],
+    failing: Sequence[object],
+    timeout: float | None = None,
+) -> R:
+    """`select`, at most `seconds` when it is for one socket's reply.
+
+    That is how kazoo waits for the answer to a handshake, and for the rest of any other; while it is at rest, it waits
+    for its requests as well.
+    """
+    if len(readable) == 1 and timeout is not None:
+        timeout = min(timeout, seconds)
+    return select(readable, writable, failing, timeout)

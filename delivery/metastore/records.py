@@ -24,7 +24,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
-from delivery.model import QueueSettings
+from delivery.model import QueueSettings, lay_out
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
@@ -87,6 +87,9 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random; the listener proves with it that it is the one meant here."""
     protocol: Literal["packed", "plain"] = "packed"
+
+
+lay_out(HostRecord, QueueRecord, SubscriptionRecord, ListenerRecord)
 
 
 def host_path(host: str) -> str:

@@ -43,7 +43,7 @@ class Promise(Generic[T]):
 
     def map(self, change: Callable[[T], U]) -> Promise[U]:
         """The promise of `change(result)`; an error stays as it is."""
-        changed = Promise[U]()
+        changed: Promise[U] = Promise()  # `Promise[U]()` takes ten times as long
         self.then(lambda outcome: changed.give(outcome if isinstance(outcome, HootError) else change(outcome)))
         return changed
 

@@ -127,7 +127,7 @@ class HootReader(DataSourceReader):
 def _opened(batches: bytes, after: int, until: int) -> Iterator[pa.RecordBatch]:
     for at, header in headers_in(batches):
         if header.base_id <= until:
-            yield to_arrow(open_batch(bytes(batches[at : at + header.length])), after, until)
+            yield to_arrow(open_batch(bytes(batches[at : at + header.length]), header), after, until)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from tests.chaos.story import Place, Row, Story
 
 GRACE_SECONDS = 10.0
 """How long after it was healed a fault excuses a rewind: two session timeouts and what reconnecting takes."""
-SHOWN = 5
 
 
 def stored_once(story: Story) -> list[str]:
@@ -53,9 +52,7 @@ def not_refused_for_good(story: Story) -> list[str]:
 
 def ids_rise(story: Story) -> list[str]:
     """Within a partition a scan finds each id once, in rising order."""
-    return [f"{_named(after.place)} follows {_named(before.place)}"
-            for rows in _by_partition(story.scan).values() for before, after in pairwise(rows)
-            if after.id <= before.id]  # fmt: skip
+    return [f"{_named(after.place)} follows {_named(before.place)}" for before, after in _falls(story.scan)]
 
 
 def producers_order(story: Story) -> list[str]:
@@ -81,9 +78,9 @@ def scans_agree(story: Story) -> list[str]:
 def tail_has_no_hole(story: Story) -> list[str]:
     """A reader that followed all the time saw each message once and in order: none appeared behind its place."""
     wrong = _difference(story.scan, story.tail, "the follower")
-    return wrong + [f"the follower read {_named(after.place)} after {_named(before.place)}"
-                    for rows in _by_partition(story.tail).values() for before, after in pairwise(rows)
-                    if after.id <= before.id]  # fmt: skip
+    return wrong + [
+        f"the follower read {_named(after.place)} after {_named(before.place)}" for before, after in _falls(story.tail)
+    ]
 
 
 def delivered(story: Story) -> list[str]:
@@ -112,9 +109,10 @@ def contents_agree(story: Story) -> list[str]:
 
 
 def nothing_skipped(story: Story) -> list[str]:
-    """After each callback of a partition comes the next message's, or, by a rewind, an earlier one's."""
-    return [f"{name} got {_named(after.place)} after {_named(before.place)} and skipped {there - here - 1}"
-            for name, before, after, here, there in _moves(story) if there > here + 1]  # fmt: skip
+    """A partition's callbacks begin with its first message; after each comes the next one's or, by a rewind, an
+    earlier one's."""
+    return [f"{move.name} got {_named(move.row.place)} and skipped {move.there - move.here - 1} before it"
+            for move in _moves(story) if move.there > move.here + 1]  # fmt: skip
 
 
 class Rewind(NamedTuple):
@@ -128,7 +126,7 @@ class Rewind(NamedTuple):
 
 def rewinds(story: Story) -> list[Rewind]:
     """All, in no order that matters."""
-    return [Rewind(name, after, here - there + 1) for name, _, after, here, there in _moves(story) if there <= here]
+    return [Rewind(one.name, one.row, one.here - one.there + 1) for one in _moves(story) if one.there <= one.here]
 
 
 def rewinds_after_faults(story: Story) -> list[str]:
@@ -193,8 +191,8 @@ def checkpoints_at_end(story: Story) -> list[str]:
 
 
 def run_itself(story: Story) -> list[str]:
-    """The run settled, everything has one living owner, and no host ended by itself."""
-    return story.problems
+    """Something was stored, the run settled, everything has one living owner, and no program ended by itself."""
+    return story.problems if story.scan else ["nothing was stored, so nothing was shown", *story.problems]
 
 
 Check = Callable[[Story], list[str]]
@@ -244,17 +242,31 @@ def _difference(expected: list[Row], found: list[Row], who: str) -> list[str]:
     return wrong
 
 
-def _moves(story: Story) -> Iterator[tuple[str, Row, Row, int, int]]:
-    """Per subscription and partition, from each callback to the next: their places among what it wants.
+def _falls(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Neighbours in a partition whose ids do not rise."""
+    for those in _by_partition(rows).values():
+        yield from ((before, after) for before, after in pairwise(those) if after.id <= before.id)
 
-    A rewind counts from the furthest that was reached; what follows it, from where it went to.
-    """
+
+class _Move(NamedTuple):
+    """From one callback of a partition to the next: their orders among the messages that the subscription wants."""
+
+    name: str
+    row: Row
+    """Of the later callback."""
+    here: int
+    """A rewind counts from the furthest that was reached; what follows it, from where it went to."""
+    there: int
+
+
+def _moves(story: Story) -> Iterator[_Move]:
+    """Per subscription and partition; the first one begins before the first message."""
     for one in story.subscriptions:
         wanted = [row for row in story.scan if one.wants(row.partition, row.topic)]
         orders = {row.place: order for rows in _by_partition(wanted).values() for order, row in enumerate(rows)}
         for rows in _by_partition(row for row in story.calls[one.name] if row.place in orders).values():
-            furthest = orders[rows[0].place]
-            for before, after in pairwise(rows):
-                here, there = orders[before.place], orders[after.place]
-                yield one.name, before, after, (here if there > here else furthest), there
-                furthest = max(furthest, there)
+            here = furthest = -1
+            for row in rows:
+                there = orders[row.place]
+                yield _Move(one.name, row, here if there > here else furthest, there)
+                here, furthest = there, max(furthest, there)

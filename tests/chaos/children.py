@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
-
-import msgspec
 
 from tests.integration.embedded import ROOT
 
@@ -110,7 +109,6 @@ class Child:
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """SIGTERM, and wait; after `seconds` SIGKILL. Whether it went by itself, with status 0."""
-        self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self.ended(seconds)
 
@@ -118,6 +116,7 @@ class Child:
         """Wait for the end of one that was told to end, as `stop` does."""
         if self._process is None:
             return True
+        self.signal(signal.SIGCONT)  # one that another fault has stopped cannot do as it was told
         try:
             return self._process.wait(seconds) == 0
         except subprocess.TimeoutExpired:
@@ -136,6 +135,16 @@ class Child:
         self._forget()
 
 
-def python(module: str, orders: msgspec.Struct) -> list[str]:
-    """The arguments of a role."""
-    return ["-m", module, msgspec.json.encode(orders).decode()]
+def serve(zookeeper: str, data: Path, port: int, session_seconds: float, *options: str) -> list[str]:
+    """The arguments of a region host."""
+    return [
+        "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data), "--port", str(port), "--no-http",
+        "--until-eof", "--session-timeout", f"{session_seconds:g}s", *options,
+    ]  # fmt: skip
+
+
+def set_clock(file: Path, seconds: float) -> None:
+    """From now on the wall clock of whoever has this file for its HOOT_CHAOS_CLOCK is off by so much."""
+    # Written in place: the child has the file in its memory.
+    with file.open("r+b" if file.exists() else "wb") as clock:
+        clock.write(struct.pack("<q", round(seconds * 1e9)))

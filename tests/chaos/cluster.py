@@ -10,8 +10,8 @@ Publishers, subscribers and the watching test itself have their own direct way t
 from __future__ import annotations
 
 import contextlib
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,13 +19,13 @@ import msgspec
 from delivery.client import connect
 from delivery.embedded.ports import free_port
 from delivery.errors import HootError
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import HostRecord, PartitionRecord
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from tests.chaos import listening, publishing, tailing
-from tests.chaos.children import Child, Keeper, python
+from tests.chaos import listening, publishing, role, tailing
+from tests.chaos.children import Child, Keeper, serve, set_clock
 from tests.chaos.ensemble import Ensemble
-from tests.chaos.proxy import HEALTHY, Faults, Proxy
+from tests.chaos.proxy import Faults, Proxy
 from tests.integration.embedded import eventually
 
 QUEUE = "orders"
@@ -33,7 +33,6 @@ BUSIEST = "busiest"
 """In place of a host's name: the one that owns most partitions when it is struck."""
 FOR_PUBLISHERS, FOR_HOSTS = "127.0.0.2", "127.0.0.3"
 LOOPBACK = "127.0.0.1"
-_CLOCK = struct.Struct("<q")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,18 +82,14 @@ class Cluster:
         self.ensemble = Ensemble(folder)
         self.proxy = Proxy()
         self._keeper = Keeper()
-        self.host_ports = {name: free_port(None) for name in self._numbered("host", shape.hosts)}
+        self.host_ports = {f"host-{number}": free_port(None) for number in range(1, shape.hosts + 1)}
         self.subscriber_ports = {one.name: free_port(None) for one in (*SUBSCRIPTIONS, CHURN)}
         self.hosts: dict[str, Child] = {}
         self.publishers: dict[str, Child] = {}
         self.subscribers: dict[str, Child] = {}
         self.tail: Child | None = None
         self.churn: Child | None = None
-        self._zookeeper: ZooKeeperClient | None = None
-
-    @staticmethod
-    def _numbered(what: str, count: int) -> list[str]:
-        return [f"{what}-{number}" for number in range(1, count + 1)]
+        self._catalog: Catalog | None = None
 
     @property
     def address(self) -> str:
@@ -104,8 +99,8 @@ class Cluster:
     @property
     def catalog(self) -> Catalog:
         """What ZooKeeper holds, by the direct way."""
-        assert self._zookeeper is not None
-        return Catalog(self._zookeeper)
+        assert self._catalog is not None
+        return self._catalog
 
     def children(self) -> list[Child]:
         """All but ZooKeeper."""
@@ -123,7 +118,7 @@ class Cluster:
             self._make_hosts()
             for host in self.hosts.values():
                 host.start()
-            self._zookeeper = stack.enter_context(ZooKeeperClient(self.address, deadline=2.0))
+            self._catalog = open_catalog(stack.enter_context(ZooKeeperClient(self.address, deadline=2.0)))
             eventually(lambda: len(self.live_hosts()) == len(self.hosts), "all hosts are registered", 60)
             with connect(self.address) as client:
                 client.create_queue(QUEUE, partitions=self.shape.partitions)
@@ -132,21 +127,16 @@ class Cluster:
 
     def step_clock(self, host: str, seconds: float) -> None:
         """From now on the wall clock of a host is off by so much."""
-        with (self.folder / f"{host}.clock").open("r+b") as file:
-            file.write(_CLOCK.pack(round(seconds * 1e9)))
+        set_clock(self._clock(host), seconds)
+
+    def _clock(self, host: str) -> Path:
+        return self.folder / f"{host}.clock"
 
     def disturb(self, leg: str, faults: Faults) -> None:
         """Set the faults of all legs whose name begins so."""
         for name in self.proxy.legs:
             if name.startswith(leg):
                 self.proxy.set(name, faults)
-
-    def heal(self) -> None:
-        """End what the proxy and the clocks do."""
-        for name in self.proxy.legs:
-            self.proxy.set(name, HEALTHY)
-        for host in self.hosts:
-            self.step_clock(host, 0.0)
 
     def live_hosts(self) -> dict[str, HostRecord]:
         """The registered hosts by our names; empty when ZooKeeper does not answer."""
@@ -155,21 +145,15 @@ class Cluster:
             return {names[record.port]: record for record in self.catalog.hosts()}
         return {}
 
-    def owners(self) -> dict[int, PartitionRecord]:
-        """Each partition's owner record. Raises HootError."""
-        return self.catalog.owners(QUEUE)
-
-    def owned_by(self, host: str) -> set[int]:
-        """The partitions of a host; empty when ZooKeeper does not answer."""
-        record = self.live_hosts().get(host)
+    def owned(self) -> dict[str, set[int]]:
+        """The partitions of each host; none when ZooKeeper does not answer."""
+        found: dict[str, set[int]] = {name: set() for name in self.host_ports}
         with contextlib.suppress(HootError):
-            if record is not None:
-                return {number for number, owner in self.owners().items() if owner.host == record.host}
-        return set()
-
-    def busiest(self) -> str:
-        """The host that owns most partitions; any when ZooKeeper does not answer."""
-        return max(self.host_ports, key=lambda name: len(self.owned_by(name)))
+            names = {record.host: name for name, record in self.live_hosts().items()}
+            for partition, owner in (self.catalog.owners(QUEUE) if names else {}).items():
+                if owner.host in names:
+                    found[names[owner.host]].add(partition)
+        return found
 
     def history(self, name: str) -> Path:
         """The file of a publisher, a subscriber, the tail, the watcher or the nemesis."""
@@ -181,37 +165,31 @@ class Cluster:
             for node in self.ensemble.nodes:
                 self.proxy.add(f"{name}.zookeeper-{node.number}", own, (LOOPBACK, node.client_port))
             self.proxy.add(f"{name}.clients", FOR_PUBLISHERS, (LOOPBACK, port))
-            clock = self.folder / f"{name}.clock"
-            clock.write_bytes(_CLOCK.pack(0))
-            shape = self.shape
+            self.step_clock(name, 0.0)
             zookeeper = ",".join(f"{own}:{node.client_port}" for node in self.ensemble.nodes)
-            command = [
-                "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(self.folder / "data"),
-                "--port", str(port), "--no-http", "--until-eof", "--grace", "5s",
-                "--session-timeout", f"{shape.session_seconds:g}s", "--set", f"window_messages={shape.window_messages}",
-            ]  # fmt: skip
-            self.hosts[name] = self._child(name, command, HOOT_CHAOS_CLOCK=str(clock))
+            command = serve(
+                zookeeper, self.folder / "data", port, self.shape.session_seconds,
+                "--grace", "5s", "--set", f"window_messages={self.shape.window_messages}",
+            )  # fmt: skip
+            self.hosts[name] = self._child(name, command, HOOT_CHAOS_CLOCK=str(self._clock(name)))
 
     def _make_clients(self) -> None:
         detour = f"{FOR_PUBLISHERS}:{','.join(map(str, self.host_ports.values()))}"
-        for name, timeout in ((BATCHING, 20.0), (IMPATIENT, 1.5), (DIRECT, 10.0)):
-            file = str(self.history(f"publisher-{name}"))
-            rate = self.shape.rate / 3 if name == DIRECT else self.shape.rate
-
-            def publish(incarnation: int, name: str = name, file: str = file, timeout: float = timeout,
-                        rate: float = rate) -> list[str]:  # fmt: skip
-                return python("tests.chaos.publishing", publishing.Orders(
-                    self.address, QUEUE, f"{name}.{incarnation}", f"{file}.{incarnation}", rate, timeout, name == DIRECT
-                ))  # fmt: skip
-
-            self.publishers[name] = Child(
-                name, self._keeper, self.logs / f"{name}.log", publish, HOOT_CHAOS_DETOUR=detour
-            )
+        rate = self.shape.rate
+        for name, each, timeout in ((BATCHING, rate, 20.0), (IMPATIENT, rate, 1.5), (DIRECT, rate / 3, 10.0)):
+            orders = partial(self._publishes, name, each, timeout)
+            self.publishers[name] = self._child(name, orders, HOOT_CHAOS_DETOUR=detour)
         for one in SUBSCRIPTIONS:
             self.subscribers[one.name] = self._listener(one)
         self.churn = self._listener(CHURN)
-        tail = python("tests.chaos.tailing", tailing.Orders(self.address, QUEUE, str(self.history("tail"))))
+        tail = role.arguments(tailing.Orders(self.address, QUEUE, str(self.history("tail"))))
         self.tail = self._child("tail", tail, HOOT_CHAOS_DETOUR=detour)
+
+    def _publishes(self, name: str, rate: float, timeout: float, incarnation: int) -> list[str]:
+        file = self.history(f"publisher-{name}.{incarnation}")
+        return role.arguments(publishing.Orders(
+            self.address, QUEUE, f"{name}.{incarnation}", str(file), rate, timeout, direct=name == DIRECT,
+        ))  # fmt: skip
 
     def _listener(self, one: Listens) -> Child:
         port = self.subscriber_ports[one.name]
@@ -219,12 +197,13 @@ class Cluster:
         orders = listening.Orders(
             self.address, QUEUE, one.name, str(self.history(f"subscriber-{one.name}")), port, FOR_HOSTS,
             list(one.topics), None if one.partitions is None else list(one.partitions), one.pause, one.hiccup,
-            one is CHURN,
+            churn=one is CHURN,
         )  # fmt: skip
-        return self._child(one.name, python("tests.chaos.listening", orders))
+        return self._child(one.name, role.arguments(orders))
 
-    def _child(self, name: str, arguments: list[str], **environment: str) -> Child:
-        return Child(name, self._keeper, self.logs / f"{name}.log", lambda _: arguments, **environment)
+    def _child(self, name: str, arguments: list[str] | Callable[[int], list[str]], **environment: str) -> Child:
+        each = arguments if callable(arguments) else lambda _: arguments
+        return Child(name, self._keeper, self.logs / f"{name}.log", each, **environment)
 
     def _close(self) -> None:
         for child in self.children():

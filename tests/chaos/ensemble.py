@@ -52,7 +52,7 @@ minSessionTimeout={session_min}
 maxSessionTimeout={session_max}
 maxClientCnxns=0
 admin.enableServer=false
-4lw.commands.whitelist=ruok,srvr,mntr,conf
+4lw.commands.whitelist=srvr
 forceSync=yes
 preAllocSize=1024
 snapSizeLimitInKb=65536
@@ -74,10 +74,6 @@ class Node:
     def alive(self) -> bool:
         """Whether the process is there; it may be stopped."""
         return self._guard is not None and self._guard.poll() is None
-
-    @property
-    def log_file(self) -> Path:
-        return self._folder.log_file
 
     @property
     def server_line(self) -> str:
@@ -130,31 +126,27 @@ class Node:
 
     def role(self) -> Role:
         """What the server says of itself; `none` when it serves nobody, or does not answer."""
-        for line in self.ask(b"srvr").splitlines():
-            if line.startswith("Mode: "):
-                mode = line.removeprefix("Mode: ")
-                return "leader" if mode == "leader" else "follower" if mode == "follower" else "none"
-        return "none"
+        said = self._asked()
+        return "leader" if b"Mode: leader\n" in said else "follower" if b"Mode: follower\n" in said else "none"
 
-    def ask(self, word: bytes) -> str:
-        """A four-letter word's answer, empty without one."""
+    def _asked(self) -> bytes:
         answer = b""
         with (
             contextlib.suppress(OSError),
             socket.create_connection((LOOPBACK, self.client_port), _ASK_SECONDS) as connection,
         ):
             connection.settimeout(_ASK_SECONDS)
-            connection.sendall(word)
+            connection.sendall(b"srvr")
             while len(answer) < _ANSWER_BYTES_MAX and (piece := connection.recv(4096)):
                 answer += piece
-        return answer.decode(errors="replace")
+        return answer
 
 
 class Ensemble:
     """The nodes together; a context manager that starts them and returns when a majority serves."""
 
-    def __init__(self, folder: Path, nodes: int = NODES) -> None:
-        self.nodes = [Node(number, folder / f"zookeeper-{number}") for number in range(1, nodes + 1)]
+    def __init__(self, folder: Path) -> None:
+        self.nodes = [Node(number, folder / f"zookeeper-{number}") for number in range(1, NODES + 1)]
         self._servers = "\n".join(node.server_line for node in self.nodes)
 
     @property
@@ -173,16 +165,17 @@ class Ensemble:
     @property
     def serves(self) -> bool:
         """Whether there is a leader that a majority follows."""
+        return self._serving() > NODES // 2
+
+    def _serving(self) -> int:
+        """How many nodes a leader has, itself among them."""
         roles = [node.role() for node in self.nodes if node.alive]
-        return "leader" in roles and len([role for role in roles if role != "none"]) > len(self.nodes) // 2
+        return len(roles) - roles.count("none") if "leader" in roles else 0
 
-    def wait(self, *, everybody: bool = False, seconds: float = START_SECONDS) -> None:
+    def wait(self, *, everybody: bool = False) -> None:
         """Until it serves; with `everybody`, until every node does."""
-
-        def ready() -> bool:
-            return self.serves and (not everybody or all(node.role() != "none" for node in self.nodes))
-
-        eventually(ready, f"the ensemble serves: {[node.role() for node in self.nodes]}", seconds)
+        least = NODES if everybody else NODES // 2 + 1
+        eventually(lambda: self._serving() >= least, f"{least} nodes of the ensemble serve", START_SECONDS)
 
     def __enter__(self) -> Self:
         try:

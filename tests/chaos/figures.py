@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from itertools import pairwise
 
 import msgspec
 
 from tests.chaos.checks import GRACE_SECONDS, rewinds
-from tests.chaos.nemesis import OWNER_FAULTS
+from tests.chaos.plan import OWNER_FAULTS
 from tests.chaos.story import Fault, Row, Story
 
 
@@ -100,5 +101,4 @@ def _silence(rows: list[Row], fault: Fault) -> float | None:
 
 def quantile(values: list[float], part: float) -> float:
     """The value below which that part of the values lies; the highest for small samples."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(part * (len(ordered) - 1) + 0.499))]
+    return sorted(values)[math.ceil(part * (len(values) - 1))]

@@ -5,10 +5,12 @@ machine's monotonic clock, which all processes share.
 
 Publisher    `begin T`, `try T N TOPIC CRC` (before the put), then one of `stored T N PARTITION ID`, `refused T N CODE`
              and `unknown T N CODE`; `end T` when all outcomes are known. N counts the puts of one incarnation.
-Subscriber   `begin T`, `call T PARTITION ID TOPIC BODY CRC` (in the callback), `end T`.
+Subscriber   `begin T`, `attached T`, `call T PARTITION ID TOPIC BODY CRC` (in the callback), `end T`; the one
+             that comes and goes `churned T`, each time.
 Tail         `read T PARTITION ID TOPIC BODY CRC`: a scanner that follows the queue.
 Watcher      `checkpoint T SUBSCRIPTION PARTITION ID EPOCH`, `owner T PARTITION EPOCH HOST`: what ZooKeeper said.
-Nemesis      `fault T+ NAME …`, `healed T NAME`.
+Nemesis      `fault T NAME TARGET PARTITION,…` (those that the target owned), `healed T NAME TARGET`, `ended T NAME
+             STATUS` of a process that ended by itself.
 
 An empty topic is `-`. BODY is the name that a body begins with (see `body_of`).
 """
@@ -21,6 +23,8 @@ from collections.abc import Iterator
 from hashlib import shake_128
 from pathlib import Path
 from zlib import crc32
+
+from delivery.model import Message
 
 
 def now_us() -> int:
@@ -39,9 +43,6 @@ class History:
         words = (what, now_us() if at is None else at, *fields)
         os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
 
-    def close(self) -> None:
-        os.close(self._file)
-
 
 def events(path: Path) -> Iterator[list[str]]:
     """The fields of each line; a last one that was cut short is left out."""
@@ -56,6 +57,11 @@ def events(path: Path) -> Iterator[list[str]]:
 def body_of(name: str, size: int) -> bytes:
     """A body that nobody else has: its name, a blank, and `size` bytes that follow from the name."""
     return name.encode() + b" " + shake_128(name.encode()).digest(size)
+
+
+def fields(message: Message) -> tuple[int, int, str, str, int]:
+    """PARTITION ID TOPIC BODY CRC of a message."""
+    return message.partition, message.number, message.topic or "-", *seen(message.body)
 
 
 def seen(body: bytes) -> tuple[str, int]:

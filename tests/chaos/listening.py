@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import threading
 import time
 
 import msgspec
 
-from delivery.embedded.lifeline import end_with_parent
 from delivery.errors import HootError, SubscriptionBusy
 from subscriber import Message, Subscriber
-from tests.chaos.history import History, seen
+from tests.chaos import role
+from tests.chaos.history import History, fields
 from tests.integration.embedded import NEVER
 
 HICCUP_EVERY = 400
-_AGAIN_SECONDS = 0.2
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -65,7 +63,7 @@ class Listening:
                 if not error.retryable and not isinstance(error, SubscriptionBusy):
                     raise
                 print(f"{time.monotonic():.3f} {type(error).__name__}: {error}", flush=True)
-                self._stop.wait(_AGAIN_SECONDS)
+                self._stop.wait(role.AGAIN_SECONDS)
         self._history.note("end")
 
     def _listen(self) -> None:
@@ -96,8 +94,7 @@ class Listening:
     def _called(self, message: Message) -> None:
         if self._orders.churn:
             return
-        body, checksum = seen(message.body)
-        self._history.note("call", message.partition, message.number, message.topic or "-", body, checksum)
+        self._history.note("call", *fields(message))
         self._count += 1
         pause = self._orders.pause if self._count % HICCUP_EVERY else self._orders.hiccup
         if pause:
@@ -105,8 +102,7 @@ class Listening:
 
 
 def main() -> None:
-    end_with_parent()
-    listening = Listening(msgspec.json.decode(sys.argv[1], type=Orders))
+    listening = Listening(role.given(Orders))
     signal.signal(signal.SIGTERM, listening.stop)
     listening.run()
 

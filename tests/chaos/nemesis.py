@@ -15,19 +15,13 @@ from tests.chaos.children import Child
 from tests.chaos.cluster import BUSIEST, Cluster
 from tests.chaos.ensemble import Node
 from tests.chaos.history import History
-from tests.chaos.plan import Step, Strike
+from tests.chaos.plan import OWNER_FAULTS, Step, Strike
 from tests.chaos.proxy import HEALTHY, Faults
 from tests.integration.embedded import NEVER
 
 Say = Callable[[str], None]
 Heal = Callable[[], None]
 T = TypeVar("T")
-
-OWNER_FAULTS = frozenset({
-    "host-kill", "host-kill-at-once", "host-terminate", "host-pause", "hosts-kill-all", "zookeeper-cut-long",
-    "zookeeper-silence",
-})  # fmt: skip
-"""After which another host has to take over: the failovers."""
 
 START_SECONDS = 20.0
 """In which a program may give up because ZooKeeper is away, and in which SIGTERM may come before it is expected."""
@@ -72,17 +66,15 @@ class Nemesis:
                 self._say(f"  healed {strike.fault} {strike.target}")
             while todo and todo[-1].at <= now:
                 for planned in todo.pop().strikes:
-                    strike = self._aimed(planned)
-                    heal = self._strike(strike)
+                    strike, heal = self._strike(planned)
                     heapq.heappush(heals, (time.monotonic() - begun + strike.seconds, next(self._turn), strike, heal))
             self.revive()
             each()
             NEVER.wait(_LOOK_SECONDS)
 
-    def _aimed(self, strike: Strike) -> Strike:
-        if strike.target != BUSIEST:
-            return strike
-        return msgspec.structs.replace(strike, target=self._cluster.busiest())
+    def retire(self, child: Child) -> None:
+        """It is meant to end now and to stay away."""
+        self._down.add(child.name)
 
     def revive(self) -> None:
         """Start again what ended by itself: a host that finds no ZooKeeper as it starts gives up, as it should."""
@@ -104,14 +96,21 @@ class Nemesis:
         if lived > START_SECONDS:
             self.problems.append(f"{child.name} ended by itself with status {child.exit_status}, {lived:.0f} s old")
 
-    def _strike(self, strike: Strike) -> Heal:
-        cluster = self._cluster
+    def _strike(self, strike: Strike) -> tuple[Strike, Heal]:
+        """Take aim, tell, and do it."""
+        held = self._cluster.owned() if strike.target == BUSIEST or strike.fault in OWNER_FAULTS else {}
+        if strike.target == BUSIEST:
+            strike = msgspec.structs.replace(strike, target=max(held, key=lambda name: len(held[name])))
         owned: set[int] = set()
         if strike.fault in OWNER_FAULTS:
-            hosts = cluster.hosts if strike.fault == "hosts-kill-all" else [strike.target]
-            owned = set().union(*(cluster.owned_by(host) for host in hosts))
+            owned = set().union(*held.values()) if strike.fault == "hosts-kill-all" else held[strike.target]
         self._history.note("fault", strike.fault, strike.target, ",".join(map(str, sorted(owned))) or "-")
-        self._say(f"{strike}" + (f" (owns {len(owned)} of {cluster.shape.partitions} partitions)" if owned else ""))
+        of_all = f" (owns {len(owned)} of {self._cluster.shape.partitions} partitions)" if owned else ""
+        self._say(f"{strike}{of_all}")
+        return strike, self._begin(strike)
+
+    def _begin(self, strike: Strike) -> Heal:
+        cluster = self._cluster
         kind, _, what = strike.fault.partition("-")
         if strike.fault == "clock-step":
             cluster.step_clock(strike.target, strike.amount)
@@ -161,7 +160,7 @@ class Nemesis:
         churn.start()
 
         def end() -> None:
-            self._down.add(churn.name)
+            self.retire(churn)
             churn.stop()
 
         self._down.discard(churn.name)

@@ -33,8 +33,10 @@ class Step(msgspec.Struct, frozen=True):
         return self.at + max(strike.seconds for strike in self.strikes)
 
 
-# Per fault its weight, its kind of target, and the range of its seconds in session timeouts.
-FAULTS: dict[str, tuple[int, str, float, float]] = {
+Kinds = dict[str, tuple[int, str, float, float]]
+"""Per fault its weight, its kind of target, and the range of its seconds in session timeouts."""
+
+FAULTS: Kinds = {
     "host-kill": (6, "host", 0.0, 1.0),
     "host-kill-at-once": (2, "host", 0.0, 0.0),
     "host-terminate": (3, "host", 0.0, 0.5),
@@ -66,6 +68,11 @@ FAULTS: dict[str, tuple[int, str, float, float]] = {
     "clock-step": (2, "host", 0.5, 2.0),
     "churn": (1, "", 1.0, 2.0),
 }
+OWNER_FAULTS = frozenset({
+    "host-kill", "host-kill-at-once", "host-terminate", "host-pause", "hosts-kill-all", "zookeeper-cut-long",
+    "zookeeper-silence",
+})  # fmt: skip
+"""After which another host has to take over: the failovers."""
 CLOCK_STEPS = (-600.0, -60.0, -1.0, -0.001, 0.001, 1.0, 60.0, 600.0)
 
 BEGIN_SECONDS = 3.0
@@ -80,14 +87,13 @@ def plan(
     seed: int, seconds: float, session_seconds: float, targets: Mapping[str, Sequence[str]], only: Sequence[str] = ()
 ) -> list[Step]:
     """The schedule of a run that ends all faults within `seconds`; `targets` by kind, `only` these faults."""
-    random = Random(seed)
-    return list(_steps(random, seconds, session_seconds, targets, {name: FAULTS[name] for name in only or FAULTS}))
+    faults = {name: FAULTS[name] for name in only or FAULTS}
+    return list(_steps(Random(seed), seconds, session_seconds, targets, faults))
 
 
 def _steps(
-    random: Random, seconds: float, session: float, targets: Mapping[str, Sequence[str]],
-    faults: dict[str, tuple[int, str, float, float]],
-) -> Iterator[Step]:  # fmt: skip
+    random: Random, seconds: float, session: float, targets: Mapping[str, Sequence[str]], faults: Kinds
+) -> Iterator[Step]:
     at, count = BEGIN_SECONDS, 0
     while True:
         strikes = [_strike(random, session, targets, faults)]
@@ -103,12 +109,7 @@ def _steps(
         at = step.over + (QUIET_SECONDS if count % QUIET_EVERY == 0 else random.uniform(*CALM_SECONDS))
 
 
-def _strike(
-    random: Random,
-    session: float,
-    targets: Mapping[str, Sequence[str]],
-    faults: dict[str, tuple[int, str, float, float]],
-) -> Strike:
+def _strike(random: Random, session: float, targets: Mapping[str, Sequence[str]], faults: Kinds) -> Strike:
     [name] = random.choices(list(faults), [weight for weight, *_ in faults.values()])
     _, kind, low, high = faults[name]
     target = random.choice(targets[kind]) if kind else "-"

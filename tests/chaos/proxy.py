@@ -12,7 +12,6 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Literal, Self
 
@@ -53,8 +52,6 @@ class Leg:
         self.faults = HEALTHY
         self.carried = 0
         """Bytes passed on, both ways."""
-        self.dropped = 0
-        """Bytes of replies thrown away."""
         self.greeting = b""
         """How the target's first reply on the newest connection begins."""
         self._changed = trio.Event()
@@ -136,7 +133,6 @@ class _Connection:
                 await leg.passable()
                 if replies and leg.faults.drop_replies:
                     self.torn = True
-                    leg.dropped += len(piece)
                 elif not self.torn or not replies:
                     await sink.send_all(piece)
                     leg.carried += len(piece)
@@ -177,16 +173,7 @@ class Proxy:
 
     def set(self, name: str, faults: Faults) -> None:
         """Let a leg do this from now on; returns when it does."""
-        leg = self.legs[name]
-        self._do(lambda: leg.apply(faults))
-
-    def heal(self) -> None:
-        """End all faults."""
-        for leg in self.legs.values():
-            self._do(lambda leg=leg: leg.apply(HEALTHY))  # type: ignore[misc]
-
-    def _do(self, work: Callable[[], None]) -> None:
-        trio.from_thread.run_sync(work, trio_token=self._token)
+        trio.from_thread.run_sync(self.legs[name].apply, faults, trio_token=self._token)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -194,9 +181,8 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        nursery = self._nursery
-        assert nursery is not None
-        self._do(nursery.cancel_scope.cancel)
+        assert self._nursery is not None
+        trio.from_thread.run_sync(self._nursery.cancel_scope.cancel, trio_token=self._token)
         self._thread.join(START_SECONDS)
 
     async def _run(self) -> None:

@@ -7,25 +7,22 @@ refused put must never be seen. One whose outcome is unknown is left at that.
 from __future__ import annotations
 
 import random
-import signal
-import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from zlib import crc32
 
 import msgspec
 
-from delivery import connect
-from delivery.client import Client, Publisher, Queue, Receipt
-from delivery.embedded.lifeline import end_with_parent
+from delivery.client import PublishedMessage, Publisher, Queue, Receipt
 from delivery.errors import HootError, UnknownOutcome
+from tests.chaos import role
 from tests.chaos.history import History, body_of
 
 TOPICS = ("", "a", "a", "b")
 RETRIES_MAX = 500
 """Refused puts that wait to be put again."""
-_AGAIN_SECONDS = 0.2
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -44,17 +41,6 @@ class Orders(msgspec.Struct, frozen=True):
     """One message at a time, waited for, instead of batches."""
 
 
-def connected(zookeeper: str, stop: threading.Event) -> Client | None:
-    """A client, as soon as ZooKeeper answers; None when told to stop before that."""
-    while not stop.is_set():
-        try:
-            return connect(zookeeper)
-        except HootError as error:
-            print(f"connecting: {error!r}", flush=True)
-            stop.wait(_AGAIN_SECONDS)
-    return None
-
-
 class Work:
     """One incarnation at work."""
 
@@ -67,7 +53,7 @@ class Work:
 
     def run(self) -> None:
         self._history.note("begin")
-        client = connected(self.orders.zookeeper, self._stop)
+        client = role.connected(self.orders.zookeeper, self._stop)
         if client is None:
             return
         with client:
@@ -106,20 +92,18 @@ class Work:
         except HootError as error:
             self._failed(number, key, error)
         else:
-            receipt.add_done_callback(partial(self._settled, number, key))
+            receipt.add_done_callback(partial(self._told, number, key))
 
-    def _settled(self, number: int, key: bytes, receipt: Receipt) -> None:
-        try:
-            stored = receipt.result(0)
-        except HootError as error:
-            self._failed(number, key, error)
-        else:
-            self._history.note("stored", number, stored.partition, int(stored.id))
+    def _told(self, number: int, key: bytes, receipt: Receipt) -> None:
+        self._settle(number, key, partial(receipt.result, 0))
 
     def _put_and_wait(self, queue: Queue, key: bytes) -> None:
         number, body, topic = self._begin()
+        self._settle(number, key, partial(queue.put, body, key=key, topic=topic, timeout=self.orders.timeout))
+
+    def _settle(self, number: int, key: bytes, outcome: Callable[[], PublishedMessage]) -> None:
         try:
-            stored = queue.put(body, key=key, topic=topic, timeout=self.orders.timeout)
+            stored = outcome()
         except HootError as error:
             self._failed(number, key, error)
         else:
@@ -135,10 +119,7 @@ class Work:
 
 
 def main() -> None:
-    end_with_parent()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    Work(msgspec.json.decode(sys.argv[1], type=Orders), stop).run()
+    Work(role.given(Orders), role.told_to_stop()).run()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import median
 
-from tests.chaos.checks import CHECKS, SHOWN
+from tests.chaos.checks import CHECKS
 from tests.chaos.figures import Failover, Figures, figures, quantile
 from tests.chaos.story import Story
+
+SHOWN = 5
+"""Of what is wrong by one check."""
 
 
 def report(story: Story, session_seconds: float) -> tuple[str, bool]:

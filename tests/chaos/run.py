@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from base64 import b64decode
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from delivery.client import connect
-from delivery.errors import HootError
+from delivery.ids import MessageId
 from tests.chaos.checks import checkpoints_at_end
 from tests.chaos.cluster import BATCHING, BUSIEST, DIRECT, IMPATIENT, QUEUE, SUBSCRIPTIONS, Cluster, Shape
-from tests.chaos.history import seen
-from tests.chaos.nemesis import Nemesis
+from tests.chaos.history import fields, seen
+from tests.chaos.nemesis import Nemesis, Say
 from tests.chaos.plan import Step, plan
 from tests.chaos.story import Place, Row, Story, load
 from tests.chaos.watcher import Watcher
@@ -27,8 +25,6 @@ from tests.integration.embedded import NEVER, ROOT, eventually
 SETTLE_SECONDS = 60.0
 _LAST_PUTS_SECONDS = 3.0
 _PROGRESS_SECONDS = 5.0
-
-Say = Callable[[str], None]
 
 
 class Growing:
@@ -108,7 +104,7 @@ class Run:
         with cluster.run():
             nemesis, progress = Nemesis(cluster, self._say), Progress(cluster, self._say)
             self._begin()
-            with Watcher(cluster) as watcher:
+            with Watcher(cluster):
                 nemesis.run(steps, progress.tell)
                 self._say("the faults are over")
                 self._end_publishing(nemesis, progress)
@@ -116,7 +112,7 @@ class Run:
                 self._say(f"{len(scan)} messages are stored")
                 self._wait_delivered(scan, nemesis, progress)
                 self._wait_tail(scan)
-                story = self._wait_checkpoints(scan, watcher)
+                story = self._wait_checkpoints(scan)
                 story.command_scan = self._command_scan()
             self._check_owners()
             story.problems = [*self.problems, *nemesis.problems]
@@ -135,7 +131,6 @@ class Run:
 
     def _end_publishing(self, nemesis: Nemesis, progress: Progress) -> None:
         cluster = self.cluster
-        cluster.heal()
         for node in cluster.ensemble.nodes:
             cluster.ensemble.start(node)
         cluster.ensemble.wait(everybody=True)
@@ -145,6 +140,7 @@ class Run:
             progress.tell()
             NEVER.wait(0.1)
         for name, child in cluster.publishers.items():
+            nemesis.retire(child)
             if not child.stop():
                 self.problems.append(f"the publisher {name} did not end: status {child.exit_status}")
 
@@ -160,9 +156,7 @@ class Run:
             if time.monotonic() > begun + SETTLE_SECONDS:
                 self.problems.append(f"not settled after {SETTLE_SECONDS:g} s; missing: {missing}")
                 return
-            for child in self.cluster.subscribers.values():
-                if not child.alive:
-                    child.start()
+            nemesis.revive()
             NEVER.wait(0.2)
 
     def _wait_tail(self, scan: list[Row]) -> None:
@@ -171,13 +165,9 @@ class Run:
         while (count := count + len(file.lines())) < len(scan) and time.monotonic() < deadline:
             NEVER.wait(0.2)
 
-    def _wait_checkpoints(self, scan: list[Row], watcher: Watcher) -> Story:
+    def _wait_checkpoints(self, scan: list[Row]) -> Story:
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
-            try:
-                watcher.look()
-            except HootError as error:
-                self._say(f"ZooKeeper: {error}")
             story = load(self.cluster.histories, SUBSCRIPTIONS, self.cluster.shape.window_messages)
             story.scan = scan
             if not checkpoints_at_end(story) or time.monotonic() > deadline:
@@ -186,9 +176,7 @@ class Run:
 
     def _scan(self) -> list[Row]:
         with connect(self.cluster.address) as client, client.queue(QUEUE).scanner(timeout=SETTLE_SECONDS) as scanner:
-            return [
-                Row(message.partition, message.number, message.topic or "-", *seen(message.body)) for message in scanner
-            ]
+            return [Row(*fields(message)) for message in scanner]
 
     def _command_scan(self) -> list[Row]:
         done = subprocess.run(
@@ -201,7 +189,7 @@ class Run:
 
     def _check_owners(self) -> None:
         live = {record.host: record for record in self.cluster.live_hosts().values()}
-        owners = self.cluster.owners()
+        owners = self.cluster.catalog.owners(QUEUE)
         for partition in range(self.cluster.shape.partitions):
             owner = owners.get(partition)
             if owner is None or owner.host not in live or live[owner.host].session != owner.session:
@@ -216,7 +204,6 @@ class _Printed(msgspec.Struct):
 
 
 def _printed(line: bytes) -> Row:
-    found = msgspec.convert(json.loads(line), _Printed)
+    found = msgspec.json.decode(line, type=_Printed)
     body = found.body.encode() if isinstance(found.body, str) else b64decode(found.body["base64"])
-    milliseconds, _, sequence = found.id.partition("-")
-    return Row(found.partition, int(milliseconds) << 15 | int(sequence), found.topic or "-", *seen(body))
+    return Row(found.partition, MessageId.parse(found.id), found.topic or "-", *seen(body))

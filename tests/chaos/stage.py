@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -14,17 +14,20 @@ from delivery.client import Client, Queue, connect
 from delivery.embedded.ports import free_port
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import PartitionRecord
+from delivery.metastore.managers.records import OwnerInfo
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import Message, Subscriber
-from tests.chaos.children import Child, Keeper
+from tests.chaos.children import Child, Keeper, serve, set_clock
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
+from tests.integration.background import Background
 from tests.integration.embedded import NEVER, eventually
 
 QUEUE = "orders"
 SESSION_SECONDS = 3.0
 TAKEOVER_SECONDS = SESSION_SECONDS + 5.0
 """Within which another host must have the partition of one that is gone (row 1 of the fault table)."""
+PUT_SECONDS = 40.0
+"""The timeout of puts while faults are on: none of those tried here may make one fail."""
 LOOPBACK, FOR_CLIENTS = "127.0.0.1", "127.0.0.4"
 
 
@@ -42,11 +45,7 @@ class Host:
         self.zookeeper_leg = stage.proxy.add(f"{name}.zookeeper", own, (LOOPBACK, port))
         stage.proxy.add(f"{name}.clients", FOR_CLIENTS, (LOOPBACK, self.port))
         options = [word for setting in settings for word in ("--set", setting)]
-        command = [
-            "-m", "delivery.cli", "serve", "--zookeeper", f"{own}:{port}/{folder}", "--data",
-            str(stage.folder / "data"), "--port", str(self.port), "--no-http", "--until-eof",
-            "--session-timeout", f"{SESSION_SECONDS:g}s", *options,
-        ]  # fmt: skip
+        command = serve(f"{own}:{port}/{folder}", stage.folder / "data", self.port, SESSION_SECONDS, *options)
         self.process = Child(
             name, stage.keeper, stage.folder / f"{name}.log", lambda _: command,
             HOOT_CHAOS_CLOCK=str(self._clock), HOOT_CHAOS_TRAP=str(self.trap),
@@ -72,8 +71,7 @@ class Host:
 
     def step_clock(self, seconds: float) -> None:
         """From now on its wall clock is off by so much."""
-        with self._clock.open("r+b" if self._clock.exists() else "wb") as file:
-            file.write(struct.pack("<q", round(seconds * 1e9)))
+        set_clock(self._clock, seconds)
 
     def disturb(self, side: str, faults: Faults = HEALTHY) -> None:
         """Set the faults of its way to `zookeeper` or from `clients`."""
@@ -101,7 +99,7 @@ class Stage:
         self.hosts.append(host)
         return host.start()
 
-    def owner(self) -> PartitionRecord:
+    def owner(self) -> OwnerInfo:
         """Of partition 0."""
         record, _ = self.catalog.partition(QUEUE, 0)
         assert record is not None
@@ -154,12 +152,17 @@ class Listened:
         """Of all callbacks, in order."""
         return [message.number for message in list(self.messages)]
 
-    def has_all(self, ids: set[int], seconds: float = 30.0) -> None:
+    def has_all(self, ids: Iterable[int]) -> None:
         """Wait until all of them were called back."""
-        eventually(lambda: ids <= set(self.ids), f"{len(ids)} messages at the callback", seconds)
+        wanted = set(ids)
+        eventually(lambda: wanted <= set(self.ids), f"{len(wanted)} messages at the callback", 30)
 
-    def check_order(self, stored: list[int]) -> int:
-        """Assert that no callback skips a message, but by a rewind; gives how many came again."""
+    def check(self, stored: list[int]) -> int:
+        """Wait until all was called back; assert that no callback skips a message, and give how many came again.
+
+        By a rewind the next one may be an earlier one.
+        """
+        self.has_all(stored)
         place = {number: order for order, number in enumerate(stored)}
         for before, after in pairwise(self.ids):
             assert place[after] <= place[before] + 1, f"{after} came after {before}"
@@ -174,41 +177,32 @@ class Listened:
         self._subscriber.stop()
 
 
-class Publishing:
-    """A thread that puts one message after another until the block ends; the ids are then `stored`, in order."""
+class Publishing(Background):
+    """Puts one message after another until the block ends; the ids are then `stored`, in order."""
 
-    def __init__(self, queue: Queue, timeout: float = 40.0) -> None:
-        self._queue, self._timeout = queue, timeout
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self._queue = queue
         self.stored: list[int] = []
-        self.errors: list[HootError] = []
 
     def more(self, count: int, seconds: float = 30.0) -> None:
         """Wait until that many more are stored."""
         least = len(self.stored) + count
-        eventually(lambda: len(self.stored) >= least or bool(self.errors), f"{count} more are stored", seconds)
-        assert not self.errors, self.errors
+        eventually(lambda: len(self.stored) >= least or self.error is not None, f"{count} more are stored", seconds)
+        assert self.error is None, self.error
 
-    def _work(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self.stored.append(int(self._queue.put(b"%d" % len(self.stored), timeout=self._timeout).id))
-                NEVER.wait(0.005)
-        except HootError as error:
-            self.errors.append(error)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive(), "the publisher hangs"
+    def work(self) -> None:
+        while not self._stop.is_set():
+            self.stored.append(int(self._queue.put(b"%d" % len(self.stored), timeout=PUT_SECONDS).id))
+            NEVER.wait(0.005)
 
 
 def scanned(queue: Queue) -> list[Message]:
     """All messages that are stored now."""
     with queue.scanner() as scanner:
         return list(scanner)
+
+
+def scanned_ids(queue: Queue) -> list[int]:
+    """Theirs."""
+    return [message.number for message in scanned(queue)]

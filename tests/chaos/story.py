@@ -31,7 +31,6 @@ class Put(msgspec.Struct):
     """`stored`, `refused`, `refused-for-good`, `unknown`, or `open`: the producer was killed before it knew."""
     place: Place | None = None
     code: str = ""
-    told: float = 0.0
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -129,7 +128,7 @@ def _read_puts(path: Path, story: Story) -> None:
             story.puts[put.body] = put
         elif rest:
             put = own[rest[0]]
-            put.outcome, put.told = what, _at(at)
+            put.outcome = what
             if what == "stored":
                 put.place = (int(rest[1]), int(rest[2]))
             else:

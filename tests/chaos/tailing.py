@@ -5,19 +5,14 @@ It keeps its places, so whatever appears later behind one of them was skipped, a
 
 from __future__ import annotations
 
-import signal
-import sys
 import threading
 
 import msgspec
 
 from delivery.client import Queue
-from delivery.embedded.lifeline import end_with_parent
 from delivery.errors import HootError
-from tests.chaos.history import History, seen
-from tests.chaos.publishing import connected
-
-_AGAIN_SECONDS = 0.2
+from tests.chaos import role
+from tests.chaos.history import History, fields
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -38,20 +33,16 @@ def follow(queue: Queue, partition: int, history: History, stop: threading.Event
         except HootError as error:
             if not error.retryable:
                 print(f"partition {partition}: {error!r}", flush=True)
-            stop.wait(_AGAIN_SECONDS)
+            stop.wait(role.AGAIN_SECONDS)
             continue
         if message is not None:
-            name, checksum = seen(message.body)
-            history.note("read", message.partition, message.number, message.topic or "-", name, checksum)
+            history.note("read", *fields(message))
 
 
 def main() -> None:
-    end_with_parent()
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    orders, stop = role.given(Orders), role.told_to_stop()
     history = History(orders.file)
-    client = connected(orders.zookeeper, stop)
+    client = role.connected(orders.zookeeper, stop)
     if client is None:
         return
     with client:

@@ -7,7 +7,17 @@ import pytest
 from delivery.embedded.ports import free_port
 from delivery.errors import DeadlineExceeded
 from tests.chaos.proxy import HEALTHY, Faults
-from tests.chaos.stage import FOR_CLIENTS, LOOPBACK, QUEUE, SESSION_SECONDS, Publishing, Stage, scanned
+from tests.chaos.stage import (
+    FOR_CLIENTS,
+    LOOPBACK,
+    QUEUE,
+    SESSION_SECONDS,
+    Host,
+    Publishing,
+    Stage,
+    scanned,
+    scanned_ids,
+)
 from tests.hosting import batch
 from tests.integration.embedded import NEVER, eventually
 
@@ -34,15 +44,20 @@ def test_row_8_writes_to_zookeeper_whose_answers_are_lost_are_found_done_and_the
     assert stage.owns(host)
     assert first.epoch <= 2
     assert stage.owner().epoch <= first.epoch + 1
-    assert [message.number for message in scanned(queue)] == publishing.stored
+    assert scanned_ids(queue) == publishing.stored
+
+
+def publish_unheard(host: Host, data: bytes) -> None:
+    """Have a batch stored whose publisher gets no answer: replies of this host are lost from now on."""
+    host.disturb("clients", DEAF)
+    with host.connect(through_proxy=True) as connection, pytest.raises(DeadlineExceeded):
+        connection.call("publish", QUEUE, 0, data, deadline=1.0)
 
 
 def test_row_14_a_publish_whose_reply_was_lost_is_stored_once_when_it_is_repeated(stage: Stage) -> None:
     host, queue = stage.host(), stage.queue()
     repeated = batch(b"once", producer=7, sequence=1)
-    host.disturb("clients", DEAF)
-    with host.connect(through_proxy=True) as connection, pytest.raises(DeadlineExceeded):
-        connection.call("publish", QUEUE, 0, repeated, deadline=1.0)
+    publish_unheard(host, repeated)
     assert [message.body for message in scanned(queue)] == [b"once"]
     host.disturb("clients")
     with host.connect(through_proxy=True) as connection:
@@ -54,9 +69,7 @@ def test_row_14_a_publish_whose_reply_was_lost_is_stored_once_when_it_is_repeate
 def test_row_14_the_repeat_may_come_to_the_next_owner(stage: Stage) -> None:
     first, queue = stage.host(), stage.queue()
     repeated = batch(b"once", producer=7, sequence=1)
-    first.disturb("clients", DEAF)
-    with first.connect(through_proxy=True) as connection, pytest.raises(DeadlineExceeded):
-        connection.call("publish", QUEUE, 0, repeated, deadline=1.0)
+    publish_unheard(first, repeated)
     second = stage.host()
     first.process.kill()
     queue.put(b"to let the other one take over")
@@ -73,17 +86,16 @@ def test_row_31_pushes_whose_acknowledgements_are_lost_come_again_and_no_checkpo
     listener = stage.listen(advertise=FOR_CLIENTS, port=port)
     with Publishing(queue) as publishing:
         publishing.more(20)
-        listener.has_all(set(publishing.stored))
+        listener.has_all(publishing.stored)
         stage.proxy.set("pushes", DEAF)
         NEVER.wait(0.5)
-        deaf_at = stage.catalog.checkpoints(QUEUE, "listener")[0].id
+        deaf_at = stage.catalog.states(QUEUE, "listener")[0].position
         publishing.more(30)
         NEVER.wait(0.5)
-        assert stage.catalog.checkpoints(QUEUE, "listener")[0].id == deaf_at
+        assert stage.catalog.states(QUEUE, "listener")[0].position == deaf_at
         stage.proxy.set("pushes", HEALTHY)
         publishing.more(20)
-    ids = [message.number for message in scanned(queue)]
+    ids = scanned_ids(queue)
     assert ids == publishing.stored
-    listener.has_all(set(ids))
-    listener.check_order(ids)
-    eventually(lambda: stage.catalog.checkpoints(QUEUE, "listener")[0].id == ids[-1], "the checkpoint is at the end")
+    listener.check(ids)
+    eventually(lambda: stage.catalog.states(QUEUE, "listener")[0].position == ids[-1], "the checkpoint is at the end")

@@ -9,9 +9,9 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from delivery.errors import HootError, MetadataUnavailable, NotOwner
+from delivery.errors import HootError, MetadataUnavailable, NotOwner, UnknownOutcome
 from tests.chaos.proxy import Faults
-from tests.chaos.stage import QUEUE, SESSION_SECONDS, TAKEOVER_SECONDS, Host, Publishing, Stage, scanned
+from tests.chaos.stage import QUEUE, SESSION_SECONDS, TAKEOVER_SECONDS, Host, Publishing, Stage, scanned, scanned_ids
 from tests.hosting import batch
 from tests.integration.embedded import NEVER, eventually
 
@@ -52,11 +52,11 @@ def test_row_1_an_owner_that_dies_while_it_stores_is_replaced_and_each_message_i
         died = time.monotonic()
         eventually(lambda: stage.owns(second), "the other one takes over", TAKEOVER_SECONDS)
         publishing.more(20, TAKEOVER_SECONDS - (time.monotonic() - died))
-    ids = [message.number for message in scanned(queue)]
+    stored = scanned(queue)
+    ids = [message.number for message in stored]
     assert ids[1:] == publishing.stored
-    assert len({message.body for message in scanned(queue)}) == len(ids)
-    listener.has_all(set(ids))
-    listener.check_order(ids)
+    assert len({message.body for message in stored}) == len(ids)
+    listener.check(ids)
 
 
 def test_row_1_an_owner_that_dies_before_it_saved_its_checkpoint_delivers_that_much_again_and_no_more(
@@ -65,14 +65,13 @@ def test_row_1_an_owner_that_dies_before_it_saved_its_checkpoint_delivers_that_m
     first, second = two(stage, "checkpoint_interval_seconds=60")
     queue, listener = stage.queue(), stage.listen()
     queue.put_many([b"%d" % number for number in range(50)])
-    stored = [message.number for message in scanned(queue)]
-    listener.has_all(set(stored))
+    stored = scanned_ids(queue)
+    listener.has_all(stored)
     first.process.kill()
     queue.put(b"after")
     assert stage.owns(second)
-    stored = [message.number for message in scanned(queue)]
-    listener.has_all(set(stored))
-    assert listener.check_order(stored) <= 51
+    stored = scanned_ids(queue)
+    assert listener.check(stored) <= 51
 
 
 def test_row_2_a_paused_owner_that_wakes_up_after_a_takeover_has_no_effect(stage: Stage) -> None:
@@ -84,10 +83,11 @@ def test_row_2_a_paused_owner_that_wakes_up_after_a_takeover_has_no_effect(stage
         eventually(lambda: stage.owns(second), "the other one takes over", TAKEOVER_SECONDS)
         epoch = stage.owner().epoch
         publishing.more(20)
-        before = stage.catalog.checkpoints(QUEUE, "listener")[0]
+        before = stage.catalog.states(QUEUE, "listener")[0]
         first.process.signal(signal.SIGCONT)
         error = refusal(first, b"of the past")
-        assert isinstance(error, NotOwner | MetadataUnavailable), error
+        # Unknown when it asks the store before it hears that its session is over: the scan below shows the outcome.
+        assert isinstance(error, NotOwner | MetadataUnavailable | UnknownOutcome), error
         publishing.more(50)
     assert stage.owner().epoch == epoch
     assert stage.owns(second)
@@ -95,10 +95,9 @@ def test_row_2_a_paused_owner_that_wakes_up_after_a_takeover_has_no_effect(stage
     assert b"of the past" not in [message.body for message in stored]
     ids = [message.number for message in stored]
     assert ids[1:] == publishing.stored
-    listener.has_all(set(ids))
-    listener.check_order(ids)
-    eventually(lambda: stage.catalog.checkpoints(QUEUE, "listener")[0].id == ids[-1], "the checkpoint is at the end")
-    assert stage.catalog.checkpoints(QUEUE, "listener")[0].epoch == epoch >= before.epoch
+    listener.check(ids)
+    eventually(lambda: stage.catalog.states(QUEUE, "listener")[0].position == ids[-1], "the checkpoint is at the end")
+    assert stage.catalog.states(QUEUE, "listener")[0].epoch == epoch >= before.epoch
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -115,7 +114,7 @@ def test_rows_3_and_17_a_write_that_ends_after_the_takeover_counts_for_nobody_or
             publishing.more(20)
             first.process.signal(signal.SIGCONT)
             publishing.more(50)
-        ids = [message.number for message in scanned(queue)]
+        ids = scanned_ids(queue)
         followed = [message.number for message in follower.next_batch(len(ids), 10)]
         while len(followed) < len(ids) and (more := follower.next_batch(len(ids), 2)):
             followed += [message.number for message in more]
@@ -141,7 +140,7 @@ def test_row_4_a_host_whose_session_is_ended_under_it_takes_its_partitions_anew_
         eventually(lambda: stage.owner().epoch > before.epoch, "it is owned anew", TAKEOVER_SECONDS)
         publishing.more(20)
     assert stage.owner().session != before.session
-    assert [message.number for message in scanned(queue)] == publishing.stored
+    assert scanned_ids(queue) == publishing.stored
 
 
 def test_row_5_a_short_disconnection_changes_neither_epoch_nor_order_and_nothing_comes_twice(stage: Stage) -> None:
@@ -155,9 +154,8 @@ def test_row_5_a_short_disconnection_changes_neither_epoch_nor_order_and_nothing
         first.disturb("zookeeper")
         publishing.more(50)
     assert stage.owner() == before
-    ids = [message.number for message in scanned(queue)]
-    listener.has_all(set(ids))
-    assert listener.check_order(ids) == 0
+    ids = scanned_ids(queue)
+    assert listener.check(ids) == 0
 
 
 def test_row_6_a_host_that_is_cut_off_from_zookeeper_stops_by_its_own_clock_before_another_takes_over(

@@ -16,7 +16,9 @@ import pytest
 
 from delivery.embedded.ports import free_port
 from tests.chaos.children import Child, Keeper
+from tests.chaos.cluster import Cluster, Shape
 from tests.chaos.ensemble import Ensemble
+from tests.chaos.nemesis import Nemesis
 from tests.chaos.plan import CLOCK_STEPS, FAULTS, plan
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
 from tests.integration.embedded import ROOT, eventually, running
@@ -117,7 +119,7 @@ def test_a_silent_leg_accepts_and_says_nothing_and_what_was_said_arrives_when_it
             with pytest.raises(TimeoutError):
                 answer(one, b"2", SECONDS)
         assert echo.got == b"1"
-        proxy.heal()
+        proxy.set("leg", HEALTHY)
         for one in (client, other):
             one.settimeout(5)
             assert one.recv(10) == b"2"
@@ -210,6 +212,31 @@ def test_a_child_can_be_started_again_and_is_gone_when_it_is_closed(tmp_path: Pa
         child.close()
         assert not child.alive
     assert not running(pid)
+
+
+def test_what_ended_by_itself_is_told_and_started_again_and_what_was_retired_is_not(tmp_path: Path) -> None:
+    cluster, told = Cluster(tmp_path, Shape()), list[str]()
+    nemesis = Nemesis(cluster, told.append)
+    with Keeper() as keeper:
+        for name in ("falls", "retires"):
+            child = Child(name, keeper, tmp_path / "log", lambda _: ["-c", "import time; time.sleep(600)"])
+            cluster.publishers[name] = child
+            child.start()
+        nemesis.retire(cluster.publishers["retires"])
+        for child in cluster.children():
+            child.kill()
+
+        def revived() -> bool:
+            nemesis.revive()
+            return cluster.publishers["falls"].alive
+
+        eventually(revived, "it runs again")
+        assert not cluster.publishers["retires"].alive
+        assert len(told) == 1
+        assert "falls ended by itself with status -9" in told[0]
+        assert nemesis.problems == [], "it was young"
+        for child in cluster.children():
+            child.close()
 
 
 TARGETS = {"host": ["h1", "h2"], "subscriber": ["s1"], "publisher": ["p1"]}

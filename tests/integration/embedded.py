@@ -30,7 +30,7 @@ threading.Event().wait()
 """
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -117,7 +119,7 @@ def outlives_a_restart(server: EmbeddedZooKeeper, client: ZooKeeperClient) -> No
     eventually(lambda: client.state == "suspended", "the death is noticed")
     assert seconds_to_fail(client, MetadataUnavailable, write=True) < 3
     server.start()
-    eventually(lambda: client.state == "steady", "the connection is back", 5)
+    eventually(lambda: client.state == "steady", "the connection is back", 20)
     assert client.session_id == session
     assert client.get("/persistent") == (b"p", 0)
     assert client.get("/ephemeral") == (b"e", 0)
@@ -126,6 +128,22 @@ def outlives_a_restart(server: EmbeddedZooKeeper, client: ZooKeeperClient) -> No
     count = hints[399].count
     assert client.multi([Create("/watched-399"), Create("/watched-399/child")]) is None
     hints[399].more_than(count)
+
+
+def test_a_handshake_that_is_never_answered_is_given_up_while_the_session_lives(server: EmbeddedZooKeeper) -> None:
+    """ZooKeeper listens before it has opened its database, and forgets, without closing it, who says something then."""
+    host, _, port = server.address.partition(":")
+    with ZooKeeperClient(server.address, session_timeout=6.0) as client:
+        session = client.session_id
+        server.kill()
+        with contextlib.ExitStack() as taken:
+            forgetful = taken.enter_context(socket.create_server((host, int(port))))
+            forgetful.settimeout(4.0)
+            for _ in range(2):
+                taken.enter_context(forgetful.accept()[0])
+        server.start()
+        eventually(lambda: client.state == "steady", "the connection is back", 20)
+        assert client.session_id == session
 
 
 def test_reads_over_a_restart_are_repeated_until_they_are_answered(server: EmbeddedZooKeeper) -> None:

@@ -35,6 +35,12 @@ def free() -> int:
     return port
 
 
+def check_says_what_to_do(error: MetadataUnavailable, *details: str) -> None:
+    for words in (*details, "`hoot zookeeper`", "`hoot serve --embedded`", "--zookeeper"):
+        assert words in error.message
+    assert error.retryable
+
+
 @pytest.mark.parametrize("there", ["nobody", "another program"])
 def test_where_no_zookeeper_answers_the_start_fails_by_its_deadline_and_says_what_to_do(
     there: str, silent: int, free: int
@@ -45,9 +51,7 @@ def test_where_no_zookeeper_answers_the_start_fails_by_its_deadline_and_says_wha
     with pytest.raises(MetadataUnavailable) as caught:
         client.start()
     assert time.monotonic() - began < 3
-    for words in (f"127.0.0.1:{port}", "0.5 s", "`hoot zookeeper`", "`hoot serve --embedded`", "--zookeeper"):
-        assert words in caught.value.message
-    assert caught.value.retryable
+    check_says_what_to_do(caught.value, f"127.0.0.1:{port}", "0.5 s")
     assert client.state == "lost"
     with pytest.raises(Closed):
         client.get("/a")
@@ -59,9 +63,7 @@ def test_where_every_server_refuses_the_connection_the_deadline_is_not_waited_fo
     with pytest.raises(MetadataUnavailable) as caught:
         client.start()
     assert time.monotonic() - began < 10
-    for words in (f"127.0.0.1:{free}", "refused", "`hoot zookeeper`", "`hoot serve --embedded`", "--zookeeper"):
-        assert words in caught.value.message
-    assert caught.value.retryable
+    check_says_what_to_do(caught.value, f"127.0.0.1:{free}", "refused")
     assert client.state == "lost"
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
 import os
 import sys
 import time
 import traceback
 from contextlib import nullcontext
+from typing import NamedTuple
 
 from tests.simulation.bugs import PLANTED
 from tests.simulation.run import Result, simulate
 
-_COLLECT_EVERY = 25
+_COLLECT_EVERY = 5
 """Seeds. A run leaves a tangle of dead tasks behind; to look for such tangles all the time costs a tenth."""
 
 
@@ -35,7 +37,7 @@ def main() -> int:
         if options.digests:
             return _digests(options.first, options.seeds)
         if options.seed is None:
-            return _many(options.first, options.seeds)
+            return _many(options.first, options.seeds, options.jobs)
         return _one(options.seed, trace=options.trace)
 
 
@@ -51,6 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print all that happened in it")
     parser.add_argument("--first", type=int, default=0, help="the first of many (0)")
     parser.add_argument("--seeds", type=int, default=1000, help="how many (1000)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes for many (one per processor)")
     parser.add_argument("--digests", action="store_true", help="print what identifies the history of each")
     parser.add_argument("--plant", choices=PLANTED, help="make this mistake")
     return parser.parse_args()
@@ -63,35 +66,56 @@ def _one(seed: int, *, trace: bool) -> int:
     if result.violation is None:
         print(f"seed {seed} held: {len(result.history.entries)} entries, {result.history.digest()}")
         return 0
-    _report(result)
+    print(_report(result))
     return 1
 
 
-def _many(first: int, seeds: int) -> int:
-    begun = time.process_time()
+def _many(first: int, seeds: int, jobs: int) -> int:
+    begun = time.monotonic()
     entries = duplicates = 0
     slowest = 0.0
     gc.disable()
-    for seed in range(first, first + seeds):
-        result = simulate(seed)
-        if result.violation is not None:
-            _report(result)
-            return 1
-        entries += len(result.history.entries)
-        duplicates += result.duplicates
-        slowest = max(slowest, result.settled)
-        if seed % _COLLECT_EVERY == 0:
-            gc.collect()
-    rate = seeds / (time.process_time() - begun)
-    print(f"{seeds} seeds from {first} held: {rate:.1f} seeds/s of processor time, {entries} entries, {duplicates}"
-          f" duplicates; the slowest had settled {slowest:.1f} s after its last fault")  # fmt: skip
+    gc.freeze()  # what was imported is not looked through after every run
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for ended in pool.imap(_summary, range(first, first + seeds)):
+            if ended.report:
+                print(ended.report)
+                return 1
+            entries += ended.entries
+            duplicates += ended.duplicates
+            slowest = max(slowest, ended.settled)
+    rate = seeds / (time.monotonic() - begun)
+    print(f"{seeds} seeds from {first} held: {rate:.1f} seeds/s, {entries} entries, {duplicates} duplicates;"
+          f" the slowest had settled {slowest:.1f} s after its last fault")  # fmt: skip
     return 0
 
 
-def _report(result: Result) -> None:
-    traceback.print_exception(result.violation)
-    print(f"seed {result.seed} FAILED: {type(result.violation).__name__} {result.violation}")
-    print(f"again, alone: python -m tests.simulation --seed {result.seed} --trace")
+class _Summary(NamedTuple):
+    """What is left of a run; its history stays where it was made."""
+
+    report: str
+    """Nothing when it held."""
+    entries: int
+    duplicates: int
+    settled: float
+
+
+def _summary(seed: int) -> _Summary:
+    result = simulate(seed)
+    report = "" if result.violation is None else _report(result)
+    summary = _Summary(report, len(result.history.entries), result.duplicates, result.settled)
+    del result
+    if seed % _COLLECT_EVERY == 0:
+        gc.collect()
+    return summary
+
+
+def _report(result: Result) -> str:
+    trace = "".join(traceback.format_exception(result.violation))
+    return (
+        f"{trace}seed {result.seed} FAILED: {type(result.violation).__name__} {result.violation}\n"
+        f"again, alone: python -m tests.simulation --seed {result.seed} --trace"
+    )
 
 
 if __name__ == "__main__":

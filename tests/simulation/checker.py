@@ -24,15 +24,18 @@ from typing import Final
 import msgspec
 
 from delivery.metastore import records
+from delivery.metastore.managers.records import SEPARATOR, OwnerInfo, SubscriptionState
 from delivery.metastore.ops import Create, Op, Set
-from delivery.metastore.records import Checkpoint, ListenerRecord, PartitionRecord
+from delivery.metastore.records import ListenerRecord
+from delivery.metastore.tables.entries import decode_key, decode_value
+from delivery.metastore.tables.zookeeper import FOLDER
 from subscriber.inbox import Turn
 from tests.simulation.contents import Contents
 from tests.simulation.history import Entry
 from tests.simulation.world import World
 
 _PLACES: Final = re.compile(
-    rf"{records.QUEUES}/[^/]+/(?:(?P<owner>partitions)|listeners|subscriptions/(?P<of>[^/]+))/(?P<last>[^/]+)\Z"
+    rf"(?:{FOLDER}/tables/(?P<table>owners|states)/keys/[^/]+|{records.LISTENERS}/[^/]+)/(?P<last>[^/]+)\Z"
 )
 REFUSALS: Final = frozenset(
     {"not_owner", "stopping", "throttled", "metadata_unavailable", "no_host", "host_unreachable", "out_of_sequence"}
@@ -70,7 +73,7 @@ class Checker:
         self._contents = [Contents(world.disk.shelf(world.key(p))) for p in range(world.partitions)]
         self._topics = {record.name: record.topics for record in world.subscriptions}
         self._progress = {(name, p): _Progress() for name in self._topics for p in range(world.partitions)}
-        self._owners: dict[int, PartitionRecord] = {}
+        self._owners: dict[int, OwnerInfo] = {}
         self._published: dict[bytes, str] = {}
         """By body: nothing yet, `stored`, `unknown_outcome` or why it was refused."""
         self.duplicates = 0
@@ -139,41 +142,51 @@ class Checker:
         place = _PLACES.match(op.path)
         if place is None or not isinstance(op, Create | Set):
             return
-        if place["owner"]:
-            self._claimed(who, int(place["last"]), msgspec.json.decode(op.value, type=PartitionRecord))
-        elif place["of"]:
-            self._saved(who, place["of"], int(place["last"]), msgspec.json.decode(op.value, type=Checkpoint))
+        if place["table"]:
+            self._written(who, place["table"], decode_key(place["last"], ""), op.value)
         else:
             listener = msgspec.json.decode(op.value, type=ListenerRecord).address
             for (name, _), progress in self._progress.items():
                 if name == place["last"]:
                     progress.floors.setdefault(listener, progress.checkpoint)
 
-    def _claimed(self, who: str, partition: int, record: PartitionRecord) -> None:
+    def _written(self, who: str, table: str, key: str, value: bytes) -> None:
+        fields, parts = decode_value(value, table, key), key.split(SEPARATOR)
+        if table == "owners":
+            self._claimed(who, int(parts[1]), msgspec.json.decode(fields["owner"] or b"", type=OwnerInfo))
+        else:
+            state = msgspec.json.decode(fields["state"] or b"", type=SubscriptionState)
+            self._saved(who, parts[1], int(parts[2]), state)
+
+    def _claimed(self, who: str, partition: int, record: OwnerInfo) -> None:
         before = self._owners.get(partition)
         epoch = 0 if before is None else before.epoch
         if record.epoch < epoch or (record.host and record.epoch == epoch):
             self._fail("I4", f"partition {partition} went from epoch {epoch} to {record.epoch}")
         self._owners[partition] = record
-        for (_, place), progress in self._progress.items():
-            if place == partition:
-                progress.floors.setdefault(record.epoch, progress.checkpoint)
         self._kernel.note("claimed" if record.host else "released", who, partition, record.epoch)
 
-    def _saved(self, who: str, name: str, partition: int, checkpoint: Checkpoint) -> None:
+    def _saved(self, who: str, name: str, partition: int, state: SubscriptionState) -> None:
+        """A state was saved, or taken over. A new epoch begins with what it takes; no older one says anything then."""
         progress, contents = self._progress[name, partition], self._contents[partition]
-        self._kernel.note("checkpoint", who, name, partition, checkpoint.id, checkpoint.epoch)
-        if checkpoint.id <= progress.checkpoint or checkpoint.epoch < progress.epoch:
-            self._fail("I4", f"the checkpoint of {name}/{partition} went from {progress.checkpoint} to {checkpoint.id}")
-        if checkpoint.epoch != self._owners[partition].epoch:
-            self._fail("I6", f"epoch {checkpoint.epoch} moved the checkpoint of {name}/{partition}, which has epoch"
+        self._kernel.note("checkpoint", who, name, partition, state.position, state.epoch)
+        if state.position < progress.checkpoint or state.epoch < progress.epoch:
+            self._fail("I4", f"the checkpoint of {name}/{partition} went from {progress.checkpoint} of epoch"
+                             f" {progress.epoch} to {state.position} of epoch {state.epoch}")  # fmt: skip
+        if state.epoch > progress.epoch and state.position > progress.checkpoint:
+            self._fail(
+                "I6", f"epoch {state.epoch} moved the checkpoint of {name}/{partition} and had not taken it over"
+            )
+        if state.epoch > self._owners[partition].epoch:
+            self._fail("I6", f"epoch {state.epoch} moved the checkpoint of {name}/{partition}, which has epoch"
                              f" {self._owners[partition].epoch}")  # fmt: skip
+        progress.floors.setdefault(state.epoch, state.position)
         missing = contents.next(progress.handled, self._topics[name])
-        if missing is not None and missing <= checkpoint.id:
+        if missing is not None and missing <= state.position:
             self._fail("I5", f"the checkpoint of {name}/{partition} passed {missing}, which was not handled")
-        if checkpoint.id > contents.last_id:
-            self._fail("I5", f"the checkpoint of {name}/{partition} is {checkpoint.id}, behind all that is stored")
-        progress.checkpoint, progress.epoch = checkpoint.id, checkpoint.epoch
+        if state.position > contents.last_id:
+            self._fail("I5", f"the checkpoint of {name}/{partition} is {state.position}, behind all that is stored")
+        progress.checkpoint, progress.epoch = state.position, state.epoch
 
     # -- at the end
 
@@ -192,9 +205,11 @@ class Checker:
 
     def finish(self) -> None:
         """Whatever can be said only in the end."""
+        stored: list[bytes] = []
         for contents in self._contents:
-            self._check_order(contents)
-        stored = [body for contents in self._contents for body in contents.bodies()]
+            bodies = contents.bodies()
+            self._check_order(contents, bodies)
+            stored += bodies
         if len(set(stored)) < len(stored):
             twice = next(body for body in stored if stored.count(body) > 1)
             self._fail("I14", f"{twice!r} is stored twice")
@@ -208,7 +223,7 @@ class Checker:
             if body not in self._published:
                 self._fail("I2", f"{body!r} is stored, and nobody published it")
 
-    def _check_order(self, contents: Contents) -> None:
+    def _check_order(self, contents: Contents, bodies: list[bytes]) -> None:
         last_id = epoch = 0
         numbers: dict[bytes, int] = {}
         for row in contents.shelf.rows:
@@ -217,7 +232,7 @@ class Checker:
             if row.epoch < epoch:
                 self._fail("I6", f"a row of epoch {row.epoch} is stored behind one of epoch {epoch}")
             last_id, epoch = row.header.last_id, row.epoch
-        for body in contents.bodies():
+        for body in bodies:
             publisher, _, number, _ = body.split(b"/")
             if int(number) <= numbers.get(publisher, 0):
                 self._fail("I3", f"{body!r} is stored after number {numbers[publisher]} of its publisher")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 
 from delivery.batch import open_batch
 from tests.simulation.disk import Shelf
@@ -31,13 +30,14 @@ class Contents:
 
     def bodies(self) -> list[bytes]:
         """All, in order."""
-        self._catch_up()
         return [body for row in self.shelf.rows for body in open_batch(row.batch).bodies()]
 
-    def next(self, after: int, topics: Sequence[str]) -> int | None:
+    def next(self, after: int, topics: tuple[str, ...]) -> int | None:
         """The first id above `after` of one of the topics, of any when there are none."""
         self._catch_up()
-        ids = self._ids.setdefault(tuple(topics), [id_ for id_, topic in self._topics if not topics or topic in topics])
+        ids = self._ids.get(topics)
+        if ids is None:
+            ids = self._ids[topics] = [number for number, topic in self._topics if not topics or topic in topics]
         place = bisect_right(ids, after)
         return ids[place] if place < len(ids) else None
 

@@ -181,6 +181,10 @@ class SimulatedStore:
         """See MessageStore.release."""
         self._views.pop(key, None)
 
+    def queues(self) -> list[tuple[str, str]]:
+        """See MessageStore.queues; none is deleted here, so none has to be heard of."""
+        return []
+
     def delete(self, queue: str, generation: str) -> None:
         """See MessageStore.delete; no queue is deleted here."""
 

@@ -13,13 +13,14 @@ from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.sharing import Sharing
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
+from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
 from delivery.errors import HootError, StorageUnavailable
-from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import Checkpoint, HostRecord
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.records import HostRecord
 from delivery.metrics import Metrics
 from delivery.publish.lane import Answers, Settle, append_all
 from delivery.publish.pending import PendingPublish
@@ -74,11 +75,12 @@ class SimulatedHost(Machine):
         self.crash()
 
     async def _serve(self, store: SimulatedStore) -> None:
-        catalog, session = Catalog(self.session), cast("Any", self.session)
+        session = cast("Any", self.session)
+        catalog = open_catalog(session)
         record = HostRecord(self.name, *self.address, None, 0, "1", self.wall_ms())
         tail = TailCache(TAIL_BYTES)
         membership = Membership(session, catalog, record, CONFIG.reconcile_seconds)
-        queues = QueueTable(session, catalog)
+        queues = QueueTable(catalog, store.queues)
         ownership = Ownership(catalog, store, tail, membership, queues, CONFIG.reopen_seconds)
         keeper = CheckpointKeeper(catalog, CONFIG, ownership.doubt)
         sharing = Sharing(ownership, membership, session, catalog, store, CONFIG, flush=keeper.flush)
@@ -88,7 +90,7 @@ class SimulatedHost(Machine):
             ownership, store, tail, _METRICS, commit_bytes=2000, pending_bytes_max=20_000, now_ms=self.wall_ms,
             lane=StrandLane(self, store),
         )  # fmt: skip
-        supervisor = _supervisor(session, catalog, keeper, sharing)
+        supervisor = _supervisor(session, catalog, keeper, sharing, StateTaker(catalog, ownership.doubt))
         self.session.start()
         await trio.to_thread.run_sync(catalog.ensure_layout)
         async with trio.open_nursery() as base:
@@ -177,9 +179,8 @@ async def _answer(work: Callable[[], Awaitable[object]], reply: Callable[[object
         reply(error)
 
 
-def _supervisor(session: Any, catalog: Catalog, keeper: CheckpointKeeper, sharing: Sharing) -> Supervisor:
-    def checkpoint(key: CheckpointKey) -> Checkpoint | None:
-        return catalog.checkpoint(key.queue, key.subscription, key.partition)
-
-    tools = Tools(sharing.takeovers, keeper, checkpoint, _METRICS, CONFIG)
+def _supervisor(
+    session: Any, catalog: Catalog, keeper: CheckpointKeeper, sharing: Sharing, taker: StateTaker
+) -> Supervisor:  # fmt: skip
+    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG)
     return Supervisor(SubscriptionWatch(session, catalog), keeper, tools, CONFIG)

@@ -16,6 +16,7 @@ import trio
 from trio._core import _run
 
 from tests.simulation.history import History
+from tests.simulation.loop import shut_off
 
 Call = Callable[[], object]
 
@@ -25,6 +26,7 @@ class Kernel:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self._draw = self.random.random
         self.now = 0.0
         """Virtual seconds since the start."""
         self.history = History()
@@ -41,11 +43,11 @@ class Kernel:
 
     def chance(self, probability: float) -> bool:
         """True that often."""
-        return self.random.random() < probability
+        return self._draw() < probability
 
     def between(self, low: float, high: float) -> float:
         """A number from `low` to `high`."""
-        return low + (high - low) * self.random.random()
+        return low + (high - low) * self._draw()
 
     def note(self, kind: str, who: str, *facts: object) -> None:
         """Write it into the history."""
@@ -91,7 +93,8 @@ class _Clock(trio.abc.Clock):
         self._kernel = kernel
 
     def start_clock(self) -> None:
-        """Nothing to start."""
+        """The loop is there, and has not begun."""
+        shut_off(_run.GLOBAL_RUN_CONTEXT.runner)
 
     def current_time(self) -> float:
         return self._kernel.now
@@ -99,7 +102,7 @@ class _Clock(trio.abc.Clock):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Asked when no task can go on: go to the next moment at which one can, and do not sleep."""
         kernel, runner = self._kernel, _run.GLOBAL_RUN_CONTEXT.runner
-        while not runner.runq and not runner.entry_queue.size():
+        while not runner.runq:
             deadline = runner.deadlines.next_deadline()
             at = min(kernel.next_event(), deadline)
             if at == inf:

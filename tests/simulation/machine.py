@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import outcome
@@ -74,7 +75,7 @@ class Machine:
 
     def act_later(self, seconds: float, call: Call) -> None:
         """`act` after some time."""
-        self.kernel.later(seconds, lambda: self.act(call))
+        self.kernel.later(seconds, partial(self.act, call))
 
     def pause(self) -> None:
         """Stand still."""
@@ -118,7 +119,7 @@ class Machine:
             return
         strand = _Strand(self, work, done)
         self._strands[strand] = None
-        self.act_later(self.kernel.between(0, HOP_SECONDS), lambda: strand.go_on(None))
+        self.act_later(self.kernel.between(0, HOP_SECONDS), partial(strand.go_on, None))
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """What trio.to_thread.run_sync does: not to be cancelled before its end."""
@@ -148,31 +149,53 @@ class _Strand:
     def __init__(self, machine: Machine, work: Callable[[], T], done: Callable[[outcome.Outcome[T]], None]) -> None:
         self.machine = machine
         self._work, self._done = work, done
-        self._greenlet = greenlet(self._run)
-        self._greenlet.gr_context = copy_context()
-        self._greenlet.strand = self
+        self._context = copy_context()
+        self._greenlet: Any = None
         self._ended = False
 
     def go_on(self, value: object) -> None:
         """Take an answer, and run until the next question."""
-        if not self._ended:
-            self._greenlet.switch(value)
+        if self._ended:
+            return
+        if self._greenlet is None:
+            self._greenlet = _idle.pop() if _idle else greenlet(_run_strands)
+            self._greenlet.gr_context = self._context
+            self._greenlet.strand = value = self
+        self._greenlet.switch(value)
+
+    def answer(self, value: object) -> None:
+        """Go on with an answer from outside, when the machine lets it in."""
+        self.machine.act(partial(self.go_on, value))
 
     def kill(self) -> None:
         """The machine is no more."""
         if not self._ended:
-            if self._greenlet:
+            if self._greenlet is not None:
                 self._greenlet.throw(Crashed())
             else:
                 self._end(outcome.Error(Crashed()))
 
-    def _run(self, _: object) -> None:
+    def run(self) -> None:
+        """From beginning to end, in a greenlet."""
         self._end(outcome.capture(self._work))
 
     def _end(self, result: outcome.Outcome[Any]) -> None:
         self._ended = True
         self.machine.forget(self)
         self._done(result)
+
+
+_idle: list[Any] = []
+"""Greenlets whose strand has ended. To make one takes longer than most strands: memory is mapped for its stack."""
+
+
+def _run_strands(strand: _Strand) -> None:
+    """What a greenlet does: one strand after the other."""
+    me = getcurrent()
+    while True:
+        strand.run()
+        _idle.append(me)
+        strand = me.parent.switch()
 
 
 def stand_still(ask: Callable[[Resume], None]) -> Any:
@@ -184,10 +207,11 @@ def stand_still(ask: Callable[[Resume], None]) -> Any:
     machine = strand.machine
     if not machine.alive:
         raise Crashed
-    machine.act(lambda: ask(lambda answer: machine.act(lambda: strand.go_on(answer))))
+    machine.act(partial(ask, strand.answer))
     return getcurrent().parent.switch()
 
 
 def spend(seconds: float) -> None:
     """Called in a strand: let virtual time pass."""
-    stand_still(lambda resume: here.get().kernel.later(seconds, lambda: resume(None)))
+    kernel = here.get().kernel
+    stand_still(lambda resume: kernel.later(seconds, partial(resume, None)))

@@ -1,23 +1,31 @@
-"""What of the real code is replaced while a simulation runs: threads, the wall clock of runs, sockets, chance."""
+"""What of the real code is replaced while a simulation runs: threads, clocks, sockets, chance."""
 
 from __future__ import annotations
 
 import random
+import select
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
 import trio
 from trio._core import _run
 
+from delivery.client import sender
 from delivery.cluster import membership, peers, placing
 from delivery.dispatch import delivery, link
+from delivery.metastore import access
 from delivery.metastore.records import HostRecord
+from delivery.metastore.tables import zookeeper as tables
 from tests.simulation.connection import SimulatedConnection
+from tests.simulation.kernel import Kernel
 from tests.simulation.machine import here, spend
 from tests.simulation.peers import SimulatedPool, open_stream
+from tests.simulation.publisher import ANSWER_SECONDS, SILENT_SECONDS, SimulatedLink, SimulatedPoll
+from tests.simulation.watching import StrandShots
 
 T = TypeVar("T")
 
@@ -50,7 +58,7 @@ def _random(seed: object = None) -> random.Random:
 
 
 @contextmanager
-def simulated(seed: int) -> Iterator[None]:
+def simulated(seed: int, kernel: Kernel) -> Iterator[None]:
     """The replacements, for one run."""
     random.seed(seed)
     replaced: list[tuple[object, str, object]] = [
@@ -59,7 +67,15 @@ def simulated(seed: int) -> Iterator[None]:
         (link, "Connection", SimulatedConnection),
         (peers, "Pool", SimulatedPool),
         (membership, "is_gone", _is_gone),
+        (tables, "OneShots", StrandShots),
+        (access, "time", SimpleNamespace(sleep=spend)),
         (delivery, "_first_run", lambda: here.get().first_run()),
+        (sender, "Link", SimulatedLink),
+        (sender, "ANSWER_SECONDS", ANSWER_SECONDS),
+        (sender, "SILENT_SECONDS", SILENT_SECONDS),
+        (sender, "monotonic", lambda: kernel.now),
+        (sender, "select", SimpleNamespace(epoll=SimulatedPoll, EPOLLIN=select.EPOLLIN)),
+        (random, "SystemRandom", lambda: random),
         (random, "Random", _random),
         (placing, "Random", _random),
         (_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),

@@ -1,51 +1,43 @@
-"""A publisher of the simulation: the real lanes (sequences, window, retries) and routes, over simulated wires.
+"""A publisher of the simulation: the real accumulator and sender, with all below them, over simulated wires.
 
 Every message is unlike any other and tells its publisher, partition and number, so that the checker knows at sight what
-it is. What the sender of the real client does with sockets is done here with wires, step by step the same.
+it is. The publisher's thread is a timer here: it sleeps for as long as `Sender.wait` would.
 """
 
 from __future__ import annotations
 
+import math
+import select
+import threading
 from collections import deque
 from functools import partial
-from typing import Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from delivery.client.hosts import Owners, Route
-from delivery.client.inflight import Entry, Lane
-from delivery.client.receipts import Batch
+from delivery.client.accumulator import Accumulator, Limits
+from delivery.client.hosts import Owners
+from delivery.client.receipts import Batch, Receipt
+from delivery.client.routing import Router
+from delivery.client.sender import Sender
 from delivery.errors import HootError, HostUnreachable
 from delivery.publish.pending import PendingPublish, Stored
-from tests.simulation.host import SimulatedHost
 from tests.simulation.kernel import Kernel
-from tests.simulation.machine import Machine
-from tests.simulation.network import Address, Network, Wire
+from tests.simulation.machine import Machine, here
+from tests.simulation.network import Address, Network
+
+if TYPE_CHECKING:
+    from delivery.client.links import Stream
+    from tests.simulation.host import SimulatedHost
 
 QUEUE: Final = "orders"
 TOPICS: Final = ("", "red")
 ANSWER_SECONDS: Final = 1.5
+SILENT_SECONDS: Final = 0.5
 WINDOW: Final = 4
-
-
-class Stream:
-    """One partition of a publisher."""
-
-    def __init__(self, partition: int, lane: Lane, route: Route) -> None:
-        self.partition, self.lane, self.route = partition, lane, route
-        self.link: Link | None = None
-        self.trouble: HootError | None = None
-        self.messages = 0
-        self.timer = 0.0
-        """When it is looked at though nothing happens; 0 for never."""
-
-
-class Link:
-    """A connection to one host, and what is under way on it."""
-
-    def __init__(self, wire: Wire, host: SimulatedHost) -> None:
-        self.wire, self.host = wire, host
-        self.under_way: deque[tuple[Stream, float]] = deque()
-        self.answers: deque[PendingPublish] = deque()
-        """On the host's side: answered in the order of arrival."""
+BODY_BYTES_MAX: Final = 1 << 20
+LIMITS: Final = Limits(batch_messages=5)
+TURN_SECONDS: Final = 0.0001
+"""Between two turns of a publisher that has no reason to sleep."""
 
 
 class SimulatedPublisher(Machine):
@@ -53,128 +45,151 @@ class SimulatedPublisher(Machine):
 
     def __init__(self, kernel: Kernel, name: str, network: Network, owners: Owners, partitions: int) -> None:
         super().__init__(kernel, name)
-        self._network = network
-        self._number = 0
-        self._links: dict[Address, Link] = {}
-        self._streams = [Stream(p, Lane(WINDOW, self._fresh), Route(owners, QUEUE, p)) for p in range(partitions)]
+        self.network = network
+        self._owners, self._partitions = owners, partitions
+        self._messages = [0] * partitions
+        self._bodies: dict[Batch, list[bytes]] = {}
+        """Of each batch without an outcome."""
+        self._wakes_at = 0.0
+
+    def start(self) -> None:
+        """Be ready to publish, until crashed."""
+        self._accumulator = Accumulator(Router(QUEUE, self._partitions, self.kernel.random), LIMITS, BODY_BYTES_MAX)
+        self._sender = Sender(QUEUE, self._owners, self._accumulator, threading.Condition(), WINDOW)
+        self.on_crash.append(self._sender.close)
 
     @property
     def idle(self) -> bool:
         """Whether the outcome of everything is known."""
-        return all(stream.lane.idle for stream in self._streams)
+        return not self._bodies
 
     def publish(self, partition: int, count: int, seconds: float) -> None:
-        """A batch of messages, to be given up after some seconds."""
-        stream = self._streams[partition]
-        batch = Batch(partition, 0.0, self.kernel.now + seconds)
+        """Some messages, to be given up after some seconds."""
         bodies = []
         for _ in range(count):
-            stream.messages += 1
-            bodies.append(b"%s/%d/%d" % (self.name.encode(), partition, stream.messages))
+            self._messages[partition] += 1
             topic = self.kernel.random.choice(TOPICS)
-            batch.rows.append((bodies[-1] + b"/" + topic.encode(), None, topic, b""))
-        self.kernel.note("publish", self.name, partition, *batch.rows.bodies)
-        stream.lane.add(batch)
-        self._pump(stream)
+            body = f"{self.name}/{partition}/{self._messages[partition]}/{topic}".encode()
+            row = (body, None, topic, b"")
+            batch = self._accumulator.place(row, len(body), partition, self.kernel.now, seconds)
+            if batch not in self._bodies:
+                self._bodies[batch] = []
+                batch.call_back(partial(self._settled, batch), Receipt(batch, 0))
+            self._bodies[batch].append(body)
+            bodies.append(body)
+        self.kernel.note("publish", self.name, partition, *bodies)
+        self.turn()
 
-    def _fresh(self) -> int:
-        return self.kernel.random.getrandbits(62) | 1
+    def turn(self) -> None:
+        """Do all that can be done, and sleep until there is more to do."""
+        self._sender.advance()
+        self._wakes_at = 0.0
+        self._sender.wait(math.inf)
+        if not self._wakes_at:
+            self.sleep(TURN_SECONDS)
 
-    def _pump(self, stream: Stream) -> None:
-        """Send what may be sent; look again when a timer is due."""
-        lane, now = stream.lane, self.kernel.now
-        while lane.may_send(now) and lane.backlog:
-            link = self._link(stream)
-            entry = None if link is None else lane.launch()
-            if link is None or entry is None:
-                break
-            self._send(stream, link, entry)
-        wake = lane.wake_at()
-        if wake is not None and wake >= now and not now < stream.timer <= wake:
-            stream.timer = wake + 0.001
-            self.act_later(stream.timer - now, partial(self._wake, stream, stream.timer))
+    def sleep(self, seconds: float) -> None:
+        """Another turn after some time, unless one comes before."""
+        at = self._wakes_at = self.kernel.now + seconds
+        if seconds < math.inf:
+            self.act_later(seconds, partial(self._wake, at))
 
-    def _wake(self, stream: Stream, timer: float) -> None:
-        if stream.timer != timer:
-            return
-        stream.timer = 0.0
-        self._settle(stream)
-        self._pump(stream)
+    def _wake(self, at: float) -> None:
+        if at == self._wakes_at:
+            self.turn()
 
-    def _link(self, stream: Stream) -> Link | None:
-        if stream.lane.flying:
-            return stream.link
-        try:
-            address = stream.route.address()
-            stream.link = self._links.get(address) or self._connect(address)
-        except HootError as error:
-            stream.lane.blocked(error)
-            stream.lane.paused_until = self.kernel.now + stream.route.failed(error)
-            return None
-        return stream.link
-
-    def _connect(self, address: Address) -> Link:
-        wire, host = self._network.connect(self, address)
-        link = self._links[address] = Link(wire, host)
-        wire.on_end[self] = partial(self._broke, address, link)
-        return link
-
-    def _send(self, stream: Stream, link: Link, entry: Entry) -> None:
-        if not entry.data:
-            entry.data = entry.batch.rows.encode(stream.partition, entry.producer, entry.sequence)
-        sent = self.kernel.now
-        link.under_way.append((stream, sent))
-        link.wire.send(self, partial(self._arrive, link, stream.partition, entry.data))
-        self.act_later(ANSWER_SECONDS, partial(self._expect, link, sent))
-
-    def _arrive(self, link: Link, partition: int, data: bytes) -> None:
-        """On the host's side."""
-        pending = link.host.begin(QUEUE, partition, data)
-        link.answers.append(pending)
-        pending.then(lambda _: self._reply(link))
-
-    def _reply(self, link: Link) -> None:
-        while link.answers and (outcome := link.answers[0].outcome) is not None:
-            link.answers.popleft()
-            link.wire.send(link.host, partial(self._answered, link, outcome))
-
-    def _expect(self, link: Link, sent: float) -> None:
-        """A host that does not answer is given up."""
-        if link.under_way and link.under_way[0][1] <= sent and self._links.get(link.host.address) is link:
-            link.wire.close(self)
-
-    def _answered(self, link: Link, outcome: Stored | HootError) -> None:
-        stream, _ = link.under_way.popleft()
-        if isinstance(outcome, HootError):
-            stream.lane.failed(outcome)
-            stream.trouble = stream.trouble or outcome
+    def _settled(self, batch: Batch, _: Receipt) -> None:
+        bodies = self._bodies.pop(batch)
+        if batch.error is None:
+            self.kernel.note("stored", self.name, batch.partition, batch.base_id, *bodies)
         else:
-            stream.route.arrived()
-            batch = stream.lane.stored()
-            if batch is not None:
-                self.kernel.note("stored", self.name, stream.partition, outcome.base_id, *batch.rows.bodies)
-        self._after_failure(stream)
-        self._pump(stream)
+            self.kernel.note(batch.error.code, self.name, batch.partition, *bodies)
 
-    def _broke(self, address: Address, link: Link) -> None:
-        if self._links.get(address) is link:
-            del self._links[address]
-        error = HostUnreachable(f"the connection to {address} broke")
-        for stream in self._streams:
-            if stream.link is link:
-                stream.link = None
-                if stream.lane.flying:
-                    stream.lane.broken(error)
-                    stream.trouble = stream.trouble or error
-                    self._after_failure(stream)
-                self._pump(stream)
 
-    def _after_failure(self, stream: Stream) -> None:
-        if stream.trouble is not None and not stream.lane.flying:
-            stream.lane.paused_until = self.kernel.now + stream.route.failed(stream.trouble)
-            stream.trouble = None
-            self._settle(stream)
+class SimulatedPoll:
+    """In the place of the epoll on which a publisher's thread sleeps: links give it a turn by themselves."""
 
-    def _settle(self, stream: Stream) -> None:
-        for batch, error in stream.lane.settle(self.kernel.now):
-            self.kernel.note(error.code, self.name, stream.partition, *batch.rows.bodies)
+    def __init__(self) -> None:
+        self._waker = select.epoll()
+
+    def register(self, fileno: int, _event: int) -> None:
+        """The one to wake it by, and links."""
+        if fileno >= 0:
+            self._waker.register(fileno, select.EPOLLIN)
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Sleep, and be woken by a turn; the waker, if that was used. Links are asked in each turn."""
+        woken = self._waker.poll(0)
+        if woken:
+            seconds = TURN_SECONDS
+        cast("SimulatedPublisher", here.get()).sleep(math.inf if seconds is None else seconds)
+        return woken
+
+    def close(self) -> None:
+        """No more."""
+        self._waker.close()
+
+
+class SimulatedLink:
+    """In the place of delivery.client.links.Link: a wire to a host, who answers in the order of arrival."""
+
+    def __init__(self, address: Address) -> None:
+        """Connect. Raises HostUnreachable."""
+        self.address, self.port = address
+        self.under_way: deque[tuple[Stream, float]] = deque()
+        self.looked_at = 0.0
+        self._publisher = cast("SimulatedPublisher", here.get())
+        self._host: SimulatedHost
+        self._wire, self._host = self._publisher.network.connect(self._publisher, address)
+        self._wire.on_end[self._publisher] = self._publisher.turn
+        self._pending: deque[PendingPublish] = deque()
+        """On the host's side."""
+        self._arrived: deque[Any] = deque()
+
+    def fileno(self) -> int:
+        """None."""
+        return -1
+
+    def send(self, _method: str, queue: str, partition: int, batch: bytes) -> None:
+        """Send a publish. Raises HostUnreachable."""
+        self._check()
+        self._wire.send(self._publisher, partial(self._arrive, queue, partition, batch))
+
+    def ready(self) -> bool:
+        """Whether an answer has arrived, or the wire has ended."""
+        return bool(self._arrived) or not self._wire.is_open(self._publisher)
+
+    def receive(self) -> tuple[int, Any]:
+        """The next answer. Raises HostUnreachable."""
+        if not self._arrived:
+            self._check()
+        return 0, self._arrived.popleft()
+
+    def close(self) -> None:
+        """Nothing is expected of it any more."""
+        self._wire.on_end.pop(self._publisher, None)
+        self._wire.close(self._publisher)
+
+    def _check(self) -> None:
+        if not self._wire.is_open(self._publisher):
+            raise HostUnreachable(f"the connection to {self.address} broke")
+
+    def _arrive(self, queue: str, partition: int, batch: bytes) -> None:
+        """On the host's side."""
+        pending = self._host.begin(queue, partition, batch)
+        self._pending.append(pending)
+        pending.then(lambda _: self._reply())
+
+    def _reply(self) -> None:
+        while self._pending and (outcome := self._pending[0].outcome) is not None:
+            self._pending.popleft()
+            self._wire.send(self._host, partial(self._answered, outcome))
+
+    def _answered(self, outcome: Stored | HootError) -> None:
+        if isinstance(outcome, Stored):
+            self._arrived.append(
+                SimpleNamespace(baseId=outcome.base_id, count=outcome.count, durability=outcome.durability)
+            )
+        else:
+            self._arrived.append(outcome)
+        self._publisher.turn()

@@ -53,7 +53,7 @@ def simulate(seed: int, *, logs: bool = False) -> Result:
         return True
 
     violation: BaseException | None = None
-    with simulated(seed), _logging(world, logging.INFO if logs else logging.ERROR):
+    with simulated(seed, kernel), _logging(world, logging.INFO if logs else logging.ERROR):
         try:
             kernel.run(partial(world.run, until))
             checker.finish()
@@ -76,7 +76,8 @@ def _plan_traffic(world: World) -> None:
             publish = partial(publisher.publish, partition, count, patience)
             kernel.later(kernel.between(0.05, FAULT_SECONDS), partial(publisher.act, publish))
     for partition in range(world.partitions if kernel.chance(0.5) else 0):
-        kernel.later(FAULT_SECONDS + 0.2, partial(world.publishers[0].publish, partition, 1, 30.0))
+        publish = partial(world.publishers[0].publish, partition, 1, 30.0)
+        kernel.later(FAULT_SECONDS + 0.2, partial(world.publishers[0].act, publish))
 
 
 @contextmanager
@@ -95,7 +96,8 @@ def _logging(world: World, level: int) -> Iterator[None]:
     logs = [logging.getLogger(name) for name in ("delivery", "subscriber")]
     before = [(log.level, log.propagate) for log in logs]
     for log in logs:
-        log.setLevel(level)
+        if level < logging.ERROR:  # the level of the handler does, and to set this one makes all loggers look again
+            log.setLevel(level)
         log.propagate = False
         log.addHandler(watch)
     try:
@@ -103,5 +105,6 @@ def _logging(world: World, level: int) -> Iterator[None]:
     finally:
         for log, (old, propagate) in zip(logs, before, strict=True):
             log.removeHandler(watch)
-            log.setLevel(old)
+            if log.level != old:
+                log.setLevel(old)
             log.propagate = propagate

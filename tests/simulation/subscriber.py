@@ -15,7 +15,7 @@ import trio
 
 from delivery.dispatch.sender import Stream
 from delivery.errors import HootError
-from delivery.metastore.catalog import Catalog
+from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
@@ -73,7 +73,7 @@ class SimulatedSubscriber(Machine):
 
     async def _keep_registered(self, record: SubscriptionRecord, listener: ListenerRecord) -> None:
         registration = SubscriberZooKeeper(cast("Any", self.session), record.name, force=True)
-        catalog = Catalog(self.session)
+        catalog = open_catalog(cast("Any", self.session))
 
         def register() -> None:
             replace = catalog.listener(record.queue, record.name)

@@ -12,10 +12,9 @@ from typing import Any, Final
 import trio
 
 from delivery.client.hosts import Owners
-from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.ops import Create
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.model import QueueSettings
 from delivery.storage.base import PartitionKey
 from tests.simulation.disk import Disk
@@ -50,7 +49,8 @@ class World:
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
         self.script = Script(failing=0.01, dying=0.003)
-        self.catalog = Catalog(FakeZNodes(self.server.tree))
+        zk = FakeZNodes(self.server.tree)
+        self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))
         self._lay_out()
         self.hosts: list[SimulatedHost] = []
         self.subscribers: list[SimulatedSubscriber] = []
@@ -65,11 +65,8 @@ class World:
     def _lay_out(self) -> None:
         """What ZooKeeper holds at the beginning."""
         self.catalog.ensure_layout()
-        zk = FakeZNodes(self.server.tree)
         queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
-        zk.create(records.queue_path(QUEUE), records.encode(queue))
-        for path in (records.partitions_path, records.subscriptions_path, records.listeners_path):
-            zk.multi([Create(path(QUEUE))])
+        self.catalog.managers.queues.create_queue(queue)
         for record in self.subscriptions:
             self.catalog.put_subscription(record, create=True)
 
@@ -81,6 +78,8 @@ class World:
         """Start everything, and end everything as soon as `until` says so, which is asked from WORK_SECONDS on."""
         over = trio.Event()
         async with trio.open_nursery() as self._nursery:
+            for publisher in self.publishers:
+                publisher.start()
             for slot in range(2 + self.kernel.chance(0.3)):
                 self._start_host(slot)
             for record in self.subscriptions:

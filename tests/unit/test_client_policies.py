@@ -1,4 +1,4 @@
-"""The publisher's pure decisions: where a message goes, which batch it joins, which host is asked, whose turn it is."""
+"""The publisher's pure decisions: where a message goes, which host is asked, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
-from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
 from delivery.client.hosts import Owners, Route
-from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.client.turns import Turns
 from delivery.errors import (
@@ -31,7 +29,6 @@ from delivery.metastore.live import Address, parse_address
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord
 from delivery.model import partition_of
-from tests.lanes import rows_of
 from tests.scripted_host import FixedCatalog
 
 SECONDS = 20.0
@@ -66,97 +63,6 @@ def test_random_partitions_are_all_used() -> None:
         seen.add(router.sticky)
         router.change()
     assert seen == set(range(5))
-
-
-# -- batching -------------------------------------------------------------------------------------------------------
-
-
-def accumulator(partitions: int = 1, **limits: float) -> Accumulator:
-    return Accumulator(Router("q", partitions, Random(1)), Limits(**limits), 1 << 20)  # type: ignore[arg-type]
-
-
-def place(of: Accumulator, body: bytes = b"x", now: float = 0.0, key: bytes | None = None) -> Batch:
-    return of.place((body, key, "", b""), len(body) + ROW_BYTES, None, now, 30.0)
-
-
-def test_a_batch_waits_for_its_linger_and_is_then_taken_whole() -> None:
-    under_test = accumulator(linger=1.0)
-    batch = place(under_test, now=0.0)
-    assert place(under_test, now=0.5) is batch
-    assert under_test.ready(0.9) == []
-    assert under_test.take(0, 0.9) is None
-    assert under_test.next_due(0.9) == 1.0
-    assert under_test.ready(1.0) == [0]
-    assert under_test.take(0, 1.0) is batch
-    assert len(batch.rows) == 2
-    assert under_test.take(0, 1.0) is None
-
-
-def test_a_full_batch_may_go_at_once_and_the_next_message_opens_another() -> None:
-    under_test = accumulator(linger=60.0, batch_messages=2)
-    batches = [place(under_test) for _ in range(5)]
-    assert batches[0] is batches[1]
-    assert batches[1] is not batches[2]
-    assert under_test.closings == 2
-    assert [under_test.take(0, 0.0), under_test.take(0, 0.0)] == [batches[0], batches[2]]
-    under_test.hurry(0.0)
-    assert under_test.take(0, 0.0) is batches[4]
-
-
-def test_an_open_batch_that_is_due_goes_on_growing_until_it_is_taken() -> None:
-    under_test = accumulator(linger=0.0)
-    assert place(under_test, now=0.0) is place(under_test, now=5.0)
-
-
-def test_a_message_larger_than_a_batch_or_the_buffer_goes_alone() -> None:
-    under_test = accumulator(batch_bytes=100, buffer_bytes=50)
-    assert under_test.fits(5000)
-    batch = place(under_test, bytes(5000))
-    assert not under_test.fits(1)
-    under_test.hurry(0.0)
-    assert under_test.take(0, 0.0) is batch
-    under_test.settled(batch)
-    assert under_test.fits(5000)
-
-
-def test_batches_past_their_deadline_are_taken_out() -> None:
-    under_test = accumulator(batch_messages=1)
-    early, late = place(under_test, now=0.0), place(under_test, now=10.0)
-    assert under_test.expired(30.0) == [early]
-    assert under_test.expired(40.0) == [late]
-    assert under_test.ready(99.0) == []
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 400), st.sampled_from([None, b"a", b"b", b"c"])), max_size=120),
-    st.integers(1, 6), st.integers(1, 500), st.integers(0, 2**32),
-)  # fmt: skip
-def test_every_message_leaves_in_one_batch_in_order_within_the_limits(
-    messages: list[tuple[int, bytes | None]], batch_messages: int, batch_bytes: int, seed: int
-) -> None:
-    random, now = Random(seed), 0.0
-    under_test = accumulator(3, batch_messages=batch_messages, batch_bytes=batch_bytes, linger=1.0)
-    room, taken = under_test.room, []
-    for number, (size, key) in enumerate(messages):
-        body = number.to_bytes(2, "big") + bytes(size)
-        place(under_test, body, now, key)
-        now += random.random()
-        if random.random() < 0.3:
-            taken += [b for p in under_test.ready(now) if (b := under_test.take(p, now)) is not None]
-    taken += under_test.take_all()
-    for batch in taken:
-        assert batch.partition < 3
-        assert len(batch.rows) == 1 or (len(batch.rows) <= batch_messages and batch.size <= batch_bytes)
-        for _, key, _, _ in rows_of(batch):
-            assert key is None or partition_of(key, 3) == batch.partition
-        under_test.settled(batch)
-    numbers = [int.from_bytes(row[0][:2], "big") for batch in taken for row in rows_of(batch)]
-    assert sorted(numbers) == list(range(len(messages)))
-    for partition in range(3):
-        mine = [int.from_bytes(r[0][:2], "big") for b in taken if b.partition == partition for r in rows_of(b)]
-        assert mine == sorted(mine)
-    assert under_test.room == room
-    assert not under_test.unsettled
 
 
 # -- hosts ----------------------------------------------------------------------------------------------------------

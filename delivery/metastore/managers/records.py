@@ -13,7 +13,7 @@ from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
-from delivery.model import PARTITIONS_MAX, check_name, check_partition
+from delivery.model import PARTITIONS_MAX, check_name, check_partition, lay_out
 
 SEPARATOR: Final = "\x01"
 """Between the parts of a key, as Hedwig had it: below all characters of names, so that a queue's keys lie together."""
@@ -65,6 +65,9 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
         return (self.generation, self.created_ms) == (preferences.generation, preferences.created_ms)
+
+
+lay_out(OwnerInfo, PersistenceInfo, SubscriptionState)
 
 
 class SubscriptionData(msgspec.Struct, frozen=True):

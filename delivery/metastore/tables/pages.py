@@ -32,6 +32,7 @@ from delivery.errors import BadVersion, CorruptRecord, MetadataUnavailable, Tabl
 from delivery.metastore.ops import Check, Create, Delete, Op, Set
 from delivery.metastore.tables.entries import decode_key, encode_key
 from delivery.metastore.znodes import ZNodes
+from delivery.model import lay_out
 
 PAGE_BYTES: Final = 32 * 1024
 LISTING_BYTES: Final = 900_000
@@ -49,6 +50,9 @@ class Page(msgspec.Struct, frozen=True):
     """Where the next page begins; None in the last."""
     keys: list[str]
     """Sorted."""
+
+
+lay_out(Page)
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from delivery.metastore.tables.ordered import OrderedTable
 from delivery.metastore.tables.pages import first_page
 from delivery.metastore.tables.watching import OneShots, ValueWatches
 from delivery.metastore.znodes import ZNodes
+from delivery.model import lay_out
 
 FOLDER: Final = "/hoot/metastore"
 
@@ -35,6 +36,9 @@ class TableRecord(msgspec.Struct, frozen=True):
 
     ordered: bool
     buckets: int = BUCKETS
+
+
+lay_out(TableRecord)
 
 
 class ZooKeeperMetaStore(MetaStore):

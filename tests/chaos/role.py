@@ -1,0 +1,49 @@
+"""What the programs of a chaos run share: orders on their command line, an end by SIGTERM, and patience."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TypeVar
+
+import msgspec
+
+from delivery import connect
+from delivery.client import Client
+from delivery.embedded.lifeline import end_with_parent
+from delivery.errors import HootError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+AGAIN_SECONDS = 0.2
+"""Until something is tried again that failed and may pass."""
+
+
+def arguments(orders: msgspec.Struct) -> list[str]:
+    """Those of Python to start the program whose orders these are."""
+    return ["-m", type(orders).__module__, msgspec.json.encode(orders).decode()]
+
+
+def given(kind: type[T]) -> T:
+    """The orders of this process, which from now on ends with the run."""
+    end_with_parent()
+    return msgspec.json.decode(sys.argv[1], type=kind)
+
+
+def told_to_stop() -> threading.Event:
+    """Set by SIGTERM."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return stop
+
+
+def connected(zookeeper: str, stop: threading.Event) -> Client | None:
+    """A client, as soon as ZooKeeper answers; None when told to stop before that."""
+    while not stop.is_set():
+        try:
+            return connect(zookeeper)
+        except HootError as error:
+            print(f"connecting: {error!r}", flush=True)
+            stop.wait(AGAIN_SECONDS)
+    return None
