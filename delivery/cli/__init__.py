@@ -6,6 +6,7 @@
     subscriptions.py   hoot subscription …
     hosts.py           hoot host …
     partitions.py      hoot partition …
+    metastore.py       hoot metastore …
 
 `hoot bench` and `hoot demo` are commands of their packages and loaded when they are asked for. Everything slow to
 import (ZooKeeper's client, trio, rich) is imported inside the commands, so that `hoot --help` and shell completion
@@ -26,7 +27,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import hosts, messages, partitions, queues, serve, subscriptions
+from delivery.cli import hosts, messages, metastore, partitions, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
 
 _ELSEWHERE = ("bench", "demo")
@@ -105,7 +106,7 @@ def version() -> None:
     print(f"hoot {software_version()}")
 
 
-for commands in (serve, messages, queues, subscriptions, hosts, partitions):
+for commands in (serve, messages, queues, subscriptions, hosts, partitions, metastore):
     commands.add_to(app)
 
 
