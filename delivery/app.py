@@ -26,6 +26,7 @@ from delivery.cluster.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
+from delivery.cluster.sealing import Sealing
 from delivery.cluster.sharing import Sharing
 from delivery.config import HostConfig, software_version
 from delivery.dispatch.checkpoints import CheckpointKeeper
@@ -152,6 +153,9 @@ class Host:
             pending_bytes_max=config.publish_bytes_max,
         )  # fmt: skip
         self._retention = Retention(self.ownership, store, config.retention_interval_seconds, self.metrics.trimmed)
+        self._sealing = Sealing(catalog)
+        self.ownership.on_taken(self._sealing.taken)
+        self._retention.on_dropped(self._sealing.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing)
@@ -184,7 +188,10 @@ class Host:
     ) -> None:
         """Start everything, report started, serve until `stop`, and stop in order."""
         async with trio.open_nursery() as base:
-            parts = (self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention)
+            parts = (
+                self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
+                self._sealing,
+            )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
             base.start_soon(self._expire_scanners)

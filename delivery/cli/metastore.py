@@ -81,10 +81,10 @@ def read(
 
     with _inspecting(zookeeper) as inspector:
         found = inspector.read(table, key)
+    fields = fields_of(found)
     if as_json:
         show_json(_entry_fields(table, to_shown(key), found))
         return
-    fields = fields_of(found)
     assert found is not None
     assert not isinstance(found, CorruptRecord)
     rows = [(name, json.dumps(value, ensure_ascii=False)) for name, value in fields.items()]

@@ -83,7 +83,7 @@ class OwnedPartition:
     Losing it closes its feed: readers and waiters get the reason. The same partition owned again is another object.
     """
 
-    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "settings", "stored", "traffic", "use", "version")
+    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "sealed", "settings", "stored", "traffic", "use", "version")
 
     def __init__(
         self, key: PartitionKey, settings: QueueSettings, epoch: int, version: int, state: PartitionState,
@@ -95,6 +95,8 @@ class OwnedPartition:
         self.ids = IdClock(state.last_id)
         self.stored = state.producers
         """What the store remembered of producers when the partition was opened."""
+        self.sealed = state.sealed
+        """What older epochs left, as of the opening; retention takes from it."""
         self.feed = PartitionFeed(state.last_id)
         self.use = Use()
         self.traffic = Traffic(self.use.taken_at)

@@ -25,6 +25,11 @@ class Retention:
         """`on_trimmed(queue, bytes)` hears of what was dropped."""
         self._ownership, self._store = ownership, store
         self._interval_seconds, self._on_trimmed = interval_seconds, on_trimmed
+        self._on_dropped: list[Callable[[OwnedPartition], None]] = []
+
+    def on_dropped(self, callback: Callable[[OwnedPartition], None]) -> None:
+        """Call `callback` whenever something of a partition was dropped."""
+        self._on_dropped.append(callback)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Trim at the interval until cancelled; a partition that cannot be trimmed is logged and tried again."""
@@ -49,3 +54,5 @@ class Retention:
             if freed:
                 log.info("%s: %d bytes dropped by retention", owned.key, freed)
                 self._on_trimmed(owned.key.queue, freed)
+                for callback in self._on_dropped:
+                    callback(owned)

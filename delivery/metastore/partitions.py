@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, NoOwnerInfo, OwnerInfoExists
+from delivery.errors import (
+    BadVersion,
+    CorruptRecord,
+    HootError,
+    InvalidRequest,
+    KeyExists,
+    NoKey,
+    NoOwnerInfo,
+    OwnerInfoExists,
+)
 from delivery.metastore.access import Access
-from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange
 from delivery.metastore.queues import Queues
-from delivery.metastore.tables.versions import Version
+from delivery.metastore.tables.versions import Version, Versioned
 
 NEVER_OWNED: Final = Version.NEW.number
 """The version of a partition that has no record yet."""
+
+
+class Sealed(Protocol):
+    """What an owner found in a partition that older epochs left."""
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+
+    @property
+    def epoch(self) -> int:
+        """The owner's."""
+
+    @property
+    def ranges(self) -> tuple[SealedRange, ...]:
+        """Oldest first."""
+
+
+Present = Versioned[PersistenceInfo] | CorruptRecord | None
 
 
 class Partitions(Queues, Access):
@@ -71,8 +104,41 @@ class Partitions(Queues, Access):
                 owners[number] = found.value
         return owners
 
+    def record_sealed(self, found: Sequence[Sealed]) -> list[HootError | None]:
+        """Write what owners found that older epochs left, each by itself: None, or why not.
+
+        One that a newer owner has written is left alone, a damaged one is written over, and nothing is written where
+        nothing changes.
+        """
+        persistence = self.managers.persistence
+        present = persistence.read_topic_persistence_infos([(one.queue, one.partition) for one in found])
+        outcomes: list[HootError | None] = [None] * len(found)
+        writing = [at for at, (one, there) in enumerate(zip(found, present, strict=True)) if _is_news(one, there)]
+        writes = [
+            (found[at].queue, found[at].partition, PersistenceInfo(found[at].ranges), _version_of(present[at]))
+            for at in writing
+        ]
+        for at, outcome in zip(writing, persistence.write_topic_persistence_infos(writes), strict=True):
+            # Somebody who wrote at the same time is a newer owner, or one that finds the newer there.
+            if isinstance(outcome, HootError) and not isinstance(outcome, BadVersion | NoKey | KeyExists):
+                outcomes[at] = outcome
+        return outcomes
+
     def _check_queue_of(self, queue: str, partition: int, version: Version) -> None:
         """A first record must not outlive a queue that was deleted meanwhile."""
         if self.managers.queues.read_version(queue) is None:
             self.managers.owners.delete_owner_info(queue, partition, version)
             raise self._unknown_queue(queue)
+
+
+def _is_news(found: Sealed, present: Present) -> bool:
+    if isinstance(present, Versioned):
+        ranges = present.value.ranges
+        return ranges != found.ranges and not (ranges and ranges[-1].epoch >= found.epoch)
+    return isinstance(present, CorruptRecord) or bool(found.ranges)
+
+
+def _version_of(present: Present) -> Version:
+    if isinstance(present, Versioned):
+        return present.version
+    return Version.NEW if present is None else Version.ANY

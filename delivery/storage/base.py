@@ -19,6 +19,7 @@ import msgspec
 from delivery.batch import Header
 from delivery.errors import HootError
 from delivery.model import Durability, QueueSettings
+from delivery.storage.sealed import EpochIds
 
 
 class PartitionKey(msgspec.Struct, frozen=True, order=True):
@@ -49,6 +50,8 @@ class PartitionState(msgspec.Struct, frozen=True):
     """The highest id stored, 0 when nothing ever was."""
     producers: tuple[StoredBatch, ...]
     """The last batches of each recent producer, oldest first (at most 16 per producer, 1,000 producers)."""
+    sealed: tuple[EpochIds, ...] = ()
+    """What older epochs left, oldest first, as far as it is there still; none where nothing outlives an owner."""
 
 
 class Append(msgspec.Struct, frozen=True):

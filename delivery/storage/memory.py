@@ -18,6 +18,7 @@ from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, Partition
 from delivery.storage.order import assert_in_order
 from delivery.storage.producers import Producers
 from delivery.storage.retention import expired
+from delivery.storage.sealed import EpochIds, by_epoch
 
 BYTES_MAX: Final = 64 * 1024 * 1024
 """What a partition holds at most where its queue states no retention; the oldest batches go first."""
@@ -72,6 +73,11 @@ class MemoryPartition:
             messages=sum(header.count for header in headers),
             bytes=sum(header.length for header in headers),
         )
+
+    def sealed(self, epoch: int) -> tuple[EpochIds, ...]:
+        """What epochs below `epoch` left."""
+        with self._lock:
+            return by_epoch([(one.epoch, one.base_id, one.last_id) for one, _ in self._batches], epoch)
 
     def count(self, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`."""
@@ -145,7 +151,7 @@ class MemoryStore:
                 raise Fenced(f"epoch {partition.epoch} has {key} already; {epoch} is too old")
             partition.epoch = epoch
             self._views[key] = _View(partition, epoch, settings)
-            return PartitionState(partition.last_id, partition.producers.snapshot())
+            return PartitionState(partition.last_id, partition.producers.snapshot(), partition.sealed(epoch))
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:
         """See `MessageStore.append`."""

@@ -10,6 +10,7 @@ from delivery.errors import Fenced
 from delivery.ids import first_id_at
 from delivery.model import QueueSettings
 from delivery.storage.base import Bounds, MessageStore
+from delivery.storage.sealed import EpochIds
 from tests.stores import KEY, NOW_MS, OTHER, batch, bodies_of, headers_of, sized, store_all
 
 Host = Callable[[], MessageStore]
@@ -149,3 +150,19 @@ def test_trimming_leaves_what_is_appended_later(store: MessageStore) -> None:
     state = store.open(KEY, 2, KEEP)
     assert state.last_id == new
     assert bodies_of(store) == [b"new"]
+
+
+def test_an_owner_hears_what_each_older_epoch_left(host: Host) -> None:
+    first = host()
+    assert first.open(KEY, 1, KEEP).sealed == ()
+    store_all(first, [sized(10, 100), sized(20, 100, count=5)])
+    second = host()
+    assert second.open(KEY, 3, KEEP).sealed == (EpochIds(1, 10, 24),)
+    assert second.open(KEY, 4, KEEP).sealed == (EpochIds(1, 10, 24),), "an epoch that stored nothing left nothing"
+    store_all(second, [sized(30, 60_000, epoch=4), sized(31, 60_000, epoch=4), sized(32, 100, epoch=4)])
+    assert second.open(KEY, 4, KEEP).sealed == (EpochIds(1, 10, 24),), "its own are none of the older ones"
+    third = host()
+    assert third.open(KEY, 9, KEEP).sealed == (EpochIds(1, 10, 24), EpochIds(4, 30, 32))
+    assert sorted(third.queues()) == [(KEY.queue, KEY.generation)]
+    third.delete(KEY.queue, KEY.generation)
+    assert third.queues() == []

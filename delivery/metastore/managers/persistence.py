@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from delivery.errors import NoPersistenceInfo, PersistenceInfoExists
+from delivery.errors import CorruptRecord, HootError, NoPersistenceInfo, PersistenceInfoExists
 from delivery.metastore.managers.partitions import Page, PartitionInfos
 from delivery.metastore.managers.records import Codec, PersistenceInfo, check_persistence
 from delivery.metastore.tables.base import MetaStore
@@ -34,6 +34,18 @@ class TopicPersistenceManager:
         version on none, InvalidRequest for ranges that overlap or go back, ValueTooLarge above some 8,000 of them.
         """
         return self._infos.write(queue, partition, info, version)
+
+    def read_topic_persistence_infos(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[Versioned[PersistenceInfo] | CorruptRecord | None]:
+        """The records of many (queue, partition) at a time; a damaged one is its error."""
+        return self._infos.read_many(partitions)
+
+    def write_topic_persistence_infos(
+        self, writes: Sequence[tuple[str, int, PersistenceInfo, Version]]
+    ) -> list[Version | HootError]:
+        """Many writes in few requests, each by itself."""
+        return self._infos.write_many(writes)
 
     def delete_topic_persistence_info(self, queue: str, partition: int, version: Version) -> None:
         """Delete the record of this version. Raises BadVersion, NoPersistenceInfo."""

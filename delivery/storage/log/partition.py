@@ -20,6 +20,7 @@ from delivery.storage.log.segment import ClosedFiles, Segment
 from delivery.storage.log.writer import Writer
 from delivery.storage.order import assert_in_order
 from delivery.storage.retention import expired, oldest_kept_id
+from delivery.storage.sealed import by_epoch
 
 SEGMENT_BYTES_MIN: Final = 256 * 1024
 """A small retention makes segments smaller, since only whole ones are dropped, but not smaller than this."""
@@ -63,7 +64,8 @@ class Partition:
 
     def state(self) -> PartitionState:
         """What opening found out."""
-        return PartitionState(self._writer.last_id, self._writer.producers.snapshot())
+        parts = [(one.epoch, one.base_id, one.extent.last_id) for one in self._segments if one.extent.messages]
+        return PartitionState(self._writer.last_id, self._writer.producers.snapshot(), by_epoch(parts, self.epoch))
 
     def write(self, batches: Sequence[Append]) -> None:
         """Write stamped batches behind the watermark; they count only after `confirm`.
