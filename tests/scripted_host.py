@@ -142,9 +142,9 @@ class FixedCatalog:
         self.owned: dict[int, PartitionRecord] = {}
         self.looks = 0
 
-    def owners(self, queue: str) -> dict[int, PartitionRecord]:
+    def readable_owners(self, queue: str) -> tuple[dict[int, PartitionRecord], list[CorruptRecord]]:
         self.looks += 1
-        return self.owned
+        return self.owned, []
 
     def partition(self, queue: str, partition: int) -> tuple[PartitionRecord | None, int]:
         self.looks += 1

@@ -62,11 +62,30 @@ class Partitions(Access):
 
     def owners(self, queue: str) -> dict[int, PartitionRecord]:
         """The owned partitions of a queue. Raises UnknownQueue, CorruptRecord."""
+        found, corrupt = self.readable_owners(queue)
+        if corrupt:
+            raise corrupt[0]
+        return found
+
+    def readable_owners(self, queue: str) -> tuple[dict[int, PartitionRecord], list[CorruptRecord]]:
+        """The owned partitions of a queue, and why what else lies beside them cannot be read. Raises UnknownQueue."""
         folder = records.partitions_path(check_name("queue", queue))
-        numbers = self._partitions(folder, self._names(folder, queue))
+        found: dict[int, PartitionRecord] = {}
+        numbers: list[int] = []
+        corrupt: list[CorruptRecord] = []
+        for name in self._names(folder, queue):
+            try:
+                numbers += self._partitions(folder, [name])
+            except CorruptRecord as error:
+                corrupt.append(error)
         paths = [records.partition_path(queue, number) for number in numbers]
-        found = zip(numbers, paths, self._get_many(paths, PartitionRecord), strict=True)
-        return {number: record for number, path, record in found if record and _checked(path, record).host}
+        for number, path, value in zip(numbers, paths, self._zk.get_many(paths), strict=True):
+            try:
+                if value is not None:
+                    found[number] = _checked(path, records.decode(value[0], PartitionRecord, path))
+            except CorruptRecord as error:
+                corrupt.append(error)
+        return {number: record for number, record in found.items() if record.host}, corrupt
 
     def _partition_path(self, queue: str, partition: int) -> str:
         return records.partition_path(check_name("queue", queue), checked_partition(queue, partition))

@@ -206,6 +206,10 @@ def test_lists_hold_no_folders_and_nothing_from_deeper_down(catalog: Catalog) ->
     "value",
     [b"", b"\xff\xfe", b"{}", b"[]", b'{"name":"other","generation":"g","created_ms":1,"settings":{}}',
      b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":0}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":-1}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"ttl_seconds":-1}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"retention_bytes":-1}}',
+     b'{"name":"q","generation":"g","created_ms":1,"settings":{"body_bytes_max":-1}}',
      b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":1,"colour":"red"}}'],
 )  # fmt: skip
 def test_a_foreign_queue_record_is_named_and_can_still_be_deleted(
