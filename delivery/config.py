@@ -117,7 +117,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def check(self) -> HostConfig:
         """This record if everything in it can be used; otherwise ConfigError that names all that cannot."""
-        wrong = [*self._wrong_numbers(), *self._wrong_places(), *self._wrong_together()]
+        numbers = self._wrong_numbers()
+        wrong = [*numbers, *self._wrong_places(), *([] if numbers else self._wrong_together())]
         if wrong:
             raise ConfigError("; ".join(wrong))
         return self

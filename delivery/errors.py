@@ -260,6 +260,16 @@ class StorageUnavailable(HootError):
     retryable = True
 
 
+class ClockWrong(HootError):
+    """The host's clock is so far from the ids stored that it can give no more; nothing was stored.
+
+    Retryable: clocks are set right, and another host may have a right one.
+    """
+
+    code = "clock_wrong"
+    retryable = True
+
+
 class ServiceStopping(HootError):
     """The host is shutting down; another will take over."""
 
@@ -304,21 +314,6 @@ class EmbeddedError(HootError):
     """A child process of the embedded set-up (ZooKeeper, Java) is missing, failed to start, or died."""
 
     code = "embedded_failed"
-
-
-def _leaves(base: type[HootError]) -> dict[str, type[HootError]]:
-    found = {base.code: base}
-    for child in base.__subclasses__():
-        found.update(_leaves(child))
-    return found
-
-
-_BY_CODE = _leaves(HootError)
-
-
-def from_code(code: str, message: str, address: str | None = None) -> HootError:
-    """The error that a peer reported by `code`; an unknown code gives the base class, its text kept."""
-    return _BY_CODE.get(code, HootError)(message, address=address or None)
 
 
 def again(error: HootError) -> HootError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from delivery.errors import InvalidRequest, StorageUnavailable
+from delivery.errors import ClockWrong, InvalidRequest
 
 SEQUENCES_PER_MS = 32768
 """Ids in one millisecond before a run spills into the next."""
@@ -86,12 +86,17 @@ class IdClock:
         self.last = last
 
     def take(self, count: int, now_ms: int) -> int:
-        """The base id of a run of `count`. Raises StorageUnavailable when the clock is far behind the ids stored."""
+        """The base id of a run of `count`.
+
+        Raises ClockWrong, nothing given out, when the clock is far behind the ids stored, or where ids end.
+        """
         base = max(self.last + 1, now_ms * SEQUENCES_PER_MS)
-        if base > (now_ms + CLOCK_AHEAD_MS_MAX) * SEQUENCES_PER_MS or base + count > ID_MAX:
-            raise StorageUnavailable(
+        if base > (now_ms + CLOCK_AHEAD_MS_MAX) * SEQUENCES_PER_MS:
+            raise ClockWrong(
                 f"the last id is {MessageId(self.last).time:%Y-%m-%d %H:%M:%S} UTC, more than an hour after this"
                 " machine's clock: set the clock right before publishing here"
             )
+        if base + count > ID_MAX:
+            raise ClockWrong("this machine's clock is beyond the largest id: set it right before publishing here")
         self.last = base + count - 1
         return base

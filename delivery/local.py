@@ -1,4 +1,4 @@
-"""A whole engine on this machine as child processes: an embedded ZooKeeper and one region host, for bench and demo.
+"""A whole engine on this machine as child processes: an embedded ZooKeeper and region hosts, for bench and demo.
 
 The same programs that a user runs, from the same command line; nothing is shared with them but sockets and files, and
 the standard input of each, by which it ends with this process (see embedded/lifeline.py). The folder is laid out as
@@ -26,16 +26,19 @@ _STOP_SECONDS = 20.0
 class HostProcess:
     """One `hoot serve` on a ZooKeeper that is there. Killed or stopped, it can be started again on the same data.
 
-    It never outlives this process: should that be killed, it stops as on SIGTERM.
+    It never outlives this process: should that be killed, it stops as on SIGTERM. So do, when it is killed itself, the
+    hosts of one that runs several.
     """
 
-    def __init__(self, zookeeper: str, data: Path, *options: str, log: Path | None = None) -> None:
-        """What it says is appended to `log`, else to a file beside the data folder."""
+    def __init__(
+        self, zookeeper: str, data: Path, *options: str, log: Path | None = None, processes: int = 1
+    ) -> None:  # fmt: skip
+        """What it says is appended to `log`, else to a file beside the data folder. It runs `processes` hosts."""
         self._command = [
             sys.executable, "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data),
-            "--port", "0", "--http-port", "0", "--until-eof", *options,
+            "--port", "0", "--http-port", "0", "--until-eof", "--processes", str(processes), *options,
         ]  # fmt: skip
-        self._zookeeper = zookeeper
+        self._zookeeper, self._processes = zookeeper, processes
         self._log = log or data.parent / f"{data.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,7 +49,7 @@ class HostProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process, a former one being killed, and return when it has registered.
+        """Start the process, a former one being killed, and return when every host has registered.
 
         Raises EmbeddedError with the end of its log.
         """
@@ -58,7 +61,7 @@ class HostProcess:
                 self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
             )
             deadline = time.monotonic() + _READY_SECONDS
-            while all(host.host in before for host in catalog.hosts()):
+            while len({host.host for host in catalog.hosts()} - before) < self._processes:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise EmbeddedError(f"the region host did not start; its log ends:\n{self._log_end()}")
                 time.sleep(0.02)
@@ -93,11 +96,11 @@ class HostProcess:
 class LocalEngine:
     """An embedded ZooKeeper and a HostProcess under one folder; a context manager that ends both."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        """`options` are passed to `hoot serve`. Nothing starts before `start` or `with`."""
+    def __init__(self, folder: Path, *options: str, processes: int = 1) -> None:
+        """`options` are passed to `hoot serve`, which runs `processes` hosts. `start` or `with` starts it all."""
         folder.mkdir(parents=True, exist_ok=True)
         self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
-        self._folder, self._options = folder, options
+        self._folder, self._options, self._processes = folder, options, processes
         self._host: HostProcess | None = None
 
     @property
@@ -107,7 +110,7 @@ class LocalEngine:
 
     @property
     def host(self) -> HostProcess:
-        """The region host; only after `start`."""
+        """The process of the region hosts; only after `start`."""
         assert self._host is not None
         return self._host
 
@@ -115,7 +118,9 @@ class LocalEngine:
         """Start ZooKeeper, then the host. On failure nothing is left running."""
         self.zookeeper.start()
         try:
-            self._host = HostProcess(self.address, self._folder, *self._options, log=self._folder / "host.log")
+            self._host = HostProcess(
+                self.address, self._folder, *self._options, log=self._folder / "host.log", processes=self._processes
+            )
             self._host.start()
         except BaseException:
             self.stop()

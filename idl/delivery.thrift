@@ -78,6 +78,9 @@ service RegionHost {
   /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or
      says not_owner. It answers when the partition can be used. */
   void takePartition(1: string queue, 2: i32 partition) throws (1: HootError error)
+  /* Tells a host that nobody owns these partitions, and that the host of the id `unable` could not open or keep them:
+     where one of them is wanted, it is tried. */
+  void partitionsFreed(1: string queue, 2: list<i32> partitions, 3: string unable) throws (1: HootError error)
   /* Sent to the owner, which hands the partition over to the host of that id and answers when that has opened it.
      not_owner from another host; unknown_host, host_draining. */
   void movePartition(1: string queue, 2: i32 partition, 3: string host) throws (1: HootError error)

@@ -82,9 +82,10 @@ class Declaration:
         return call
 
     def on_event(self, call: F) -> F:
-        """Call `call(event)` when a subscription changes its state or a push fails, on the dispatch thread.
+        """Call `call(event)` when a subscription changes its state, a push fails or a partition has another owner.
 
-        For sync functions alone; what one raises is logged. Raises InvalidRequest as `listener` does.
+        See Event. On the dispatch thread, between the callbacks for messages; for sync functions alone. What one raises
+        is logged. Raises InvalidRequest as `listener` does.
         """
         registered = check_listener(call, "message")
         if registered.is_async:

@@ -35,7 +35,7 @@ class PartitionInbox:
     needs the subscriber to attach anew, which makes new inboxes.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_turn", "position")
+    __slots__ = ("_failed", "_floor", "_latest", "_turn", "moved_from", "position")
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
@@ -44,6 +44,8 @@ class PartitionInbox:
         self._floor = 0
         self.position = -1
         """Everything in `(_floor, position]` was handled."""
+        self.moved_from: int | None = None
+        """The former owner's epoch, when the push that was begun last is the first one of another owner."""
 
     def arrive(self, turn: Turn) -> bool:
         """Note that a push of `turn` is here; False when it is stale already."""
@@ -54,11 +56,14 @@ class PartitionInbox:
 
     def begin(self, turn: Turn, after: int) -> Status | int:
         """The id after which listeners are to be called for a push, or the status that answers it at once."""
+        self.moved_from = None
         if turn < self._latest:
             return Status.STALE
         if turn == self._failed:
             return Status.SKIPPED
         if turn != self._turn:
+            if -1 < self._turn[0] < turn[0]:
+                self.moved_from = self._turn[0]
             self._turn, self._failed = turn, None
             if not self._floor <= after <= self.position:
                 self._floor = self.position = after

@@ -43,7 +43,7 @@ class Runtime:
         self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
         self._registration = SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force)
         self._dispatcher = Dispatcher()
-        self._service = ListenerService(settings.name, self._dispatcher, self._listener_failed)
+        self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
@@ -229,9 +229,9 @@ class Runtime:
                 f": {error}" if error else "")  # fmt: skip
         self._dispatcher.submit(partial(self._tell, Event(state, subscription.queue, error)))
 
-    def _listener_failed(self, event: Event) -> None:
+    def _tell_of_push(self, event: Event) -> None:
         self._tell(event)
-        if not isinstance(event.error, Exception):  # sys.exit() in a listener, say
+        if event.kind == "failed" and not isinstance(event.error, Exception):  # sys.exit() in a listener, say
             self._post(partial(self.stop, event.error))
 
     def _tell(self, event: Event) -> None:

@@ -75,9 +75,9 @@ class Counters(msgspec.Struct):
 class ListenerService:
     """Handles the calls of all region hosts. `attached` is by queue, and changed on the trio thread alone."""
 
-    def __init__(self, name: str, dispatcher: Dispatcher, on_failure: Callable[[Event], None]) -> None:
-        """`on_failure` hears, on the dispatch thread, of every push that could not be handled."""
-        self._name, self._dispatcher, self._on_failure = name, dispatcher, on_failure
+    def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
+        """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
+        self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
         self._reply = load_idl("subscriber").PushReply
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
@@ -97,7 +97,7 @@ class ListenerService:
         inbox = attachment.inbox.arrive(push.partition, (push.epoch, push.run))
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
-        answer = Promise[object]()
+        answer: Promise[object] = Promise()
         self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
         return answer
 
@@ -122,6 +122,8 @@ class ListenerService:
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
         begin = inbox.begin((push.epoch, push.run), push.after)
+        if inbox.moved_from is not None:
+            self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):
             self._count(begin)
             return self._answer(begin, push.after)
@@ -140,13 +142,19 @@ class ListenerService:
         self.counters.pushes += 1
         return self._answer(Status.OK, inbox.end(position))
 
+    def _moved(self, push: Push, former: int) -> None:
+        log.info("subscription %s on %s/%d comes from another owner: epoch %d after %d", self._name, push.queue,
+                 push.partition, push.epoch, former)  # fmt: skip
+        moved = Event("moved", push.queue, partition=push.partition, former_epoch=former, epoch=push.epoch)
+        self._on_event(moved)
+
     def _failed(self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException) -> object:
         self.counters.failed += 1
         position = inbox.fail(handled)
         text = _described(error)
         log.warning("subscription %s on %s/%d failed behind id %d: %s", self._name, push.queue, push.partition,
                     position, text, exc_info=error)  # fmt: skip
-        self._on_failure(Event("failed", push.queue, error))
+        self._on_event(Event("failed", push.queue, error, push.partition))
         return self._answer(Status.FAILED, position, text)
 
     def _count(self, status: Status) -> None:
@@ -188,7 +196,7 @@ def _batches(push: Push, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
         if header.partition != push.partition:
             raise CorruptRecord(f"a push of partition {push.partition} holds a batch of partition {header.partition}")
         if header.last_id > after:
-            yield header.last_id, open_batch(data[at:end]).messages(push.queue, after)
+            yield header.last_id, open_batch(data[at:end], header).messages(push.queue, after)
     if end != len(data):
         raise CorruptRecord(f"a push ends with {len(data) - end} bytes that are no whole batch")
 
@@ -202,6 +210,6 @@ def _described(error: BaseException) -> str:
 
 
 def _ready(result: object) -> Promise[object]:
-    ready = Promise[object]()
+    ready: Promise[object] = Promise()
     ready.give(result)
     return ready

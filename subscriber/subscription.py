@@ -17,18 +17,29 @@ reached; messages may go on coming, and the subscription is attached again as so
 subscriber forced its way in. `deleted`: the subscription or its queue was deleted. `stopped`: the subscriber was; the
 durable state stays."""
 
-Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed"]
+Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed", "moved"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a subscription: its new state, or `failed` when a push could not be handled."""
+    """Something that happened to a subscription: its new state, or one of these two.
+
+    `failed`: a push could not be handled. `moved`: the messages of a partition come from another owner now; told once,
+    before the first of them, and never for the first owner since the subscription was attached. There is nothing to do:
+    deliveries go on by themselves.
+    """
 
     kind: Kind
     queue: str
     error: BaseException | None = None
     """What a listener raised, or the HootError that ended the subscription."""
+    partition: int | None = None
+    """Of `failed` and `moved`."""
+    former_epoch: int | None = None
+    """Of `moved`: under which the former owner pushed."""
+    epoch: int | None = None
+    """Of `moved`: under which it is owned now; higher, and by more than one if owners in between sent nothing."""
 
 
 class Subscription:

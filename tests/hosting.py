@@ -42,12 +42,18 @@ class ScriptedCluster:
         self.owners: dict[tuple[str, int], tuple[OwnerInfo, int]] = {}
         self.live = {OTHER: HostRecord(OTHER, "10.0.0.2", 7000, None, 22, "1", 0)}
         self.claims = self.reads = 0
+        self.silent = False
+        """ZooKeeper does not answer."""
         self.current_session = 11
         self.gate: threading.Event | None = None
         """While there is one that is not set, claims wait for it in their thread."""
         self.corrupt: list[CorruptRecord] = []
         self.gone: set[str] = set()
         """Hosts that are registered and dead."""
+
+    def answer(self) -> None:
+        if self.silent:
+            raise MetadataUnavailable("no answer")
 
     async def get(self, name: str) -> QueueRecord:
         if name not in self.records:
@@ -80,11 +86,12 @@ class ScriptedDirectory:
 
     def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         self._cluster.reads += 1
+        self._cluster.answer()
         return self._cluster.owners.get((queue, partition), (None, -1))
 
-    def owners(self, queue: str) -> dict[int, OwnerInfo]:
+    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
         found = self._cluster.owners.items()
-        return {number: record for (name, number), (record, _) in found if name == queue and record.host}
+        return {number: record for (name, number), (record, _) in found if name == queue and record.host}, []
 
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
         me = HostRecord(ME, "10.0.0.1", 7000, None, self._cluster.current_session, "1", 0)
@@ -93,6 +100,7 @@ class ScriptedDirectory:
     def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
         if self._cluster.gate is not None:
             assert self._cluster.gate.wait(10)
+        self._cluster.answer()
         self._cluster.claims += 1
         record, version = self._cluster.owners.get((queue, partition), (None, -1))
         if version != expected_version:
@@ -102,6 +110,8 @@ class ScriptedDirectory:
         return claimed
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
+        if self._cluster.owners[queue, partition][1] != version:
+            raise BadVersion("somebody was faster")
         self._cluster.owners[queue, partition] = (OwnerInfo("", 0, epoch), version + 1)
 
     def host(self, host: str) -> HostRecord | None:

@@ -143,9 +143,9 @@ class FixedCatalog:
         self.owned: dict[int, OwnerInfo] = {}
         self.looks = 0
 
-    def owners(self, queue: str) -> dict[int, OwnerInfo]:
+    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
         self.looks += 1
-        return self.owned
+        return self.owned, []
 
     def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         self.looks += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import trio
 
 from delivery.cluster.giving import Giving
 from delivery.cluster.hosts import HostTable
+from delivery.cluster.mending import Mending
+from delivery.cluster.news import News
 from delivery.cluster.peers import Peers
 from delivery.cluster.placing import Placing
 from delivery.cluster.takeover import Takeovers
@@ -35,12 +37,18 @@ class ScriptedPeers:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, int]] = []
         self.refuse: HootError | None = None
+        self.told: list[tuple[str, str, tuple[int, ...], str]] = []
+        """Which host was told which partitions are free, and who could not have them."""
 
     async def take_partition(self, host: HostRecord, queue: str, partition: int, seconds: float) -> None:
         await trio.lowlevel.checkpoint()
         self.asked.append((host.host, queue, partition))
         if self.refuse is not None:
             raise self.refuse
+
+    async def tell_freed(self, host: HostRecord, queue: str, partitions: Sequence[int], unable: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.told.append((host.host, queue, tuple(partitions), unable))
 
 
 class Company:
@@ -61,10 +69,14 @@ class Company:
         self.takeovers = Takeovers(
             self.scene.ownership, self.hosts, directory, sweep_seconds=sweep_seconds, partitions_max=1000
         )
+        self.news = News(self.hosts, self.peers, self.takeovers)
+        self.scene.ownership.unable = self.news.unable
+        self.mending = Mending(directory, self.takeovers, self.news)
         self.flushed: list[int] = []
         self.giving = Giving(
-            self.scene.ownership, directory, self.scene.store, self.hosts, peers, self.placing, flush=self._flush
-        )
+            self.scene.ownership, directory, self.scene.store, self.hosts, self.placing,
+            mending=self.mending, news=self.news, flush=self._flush,
+        )  # fmt: skip
 
     async def _flush(self) -> None:
         """Notes how many owner's records there were at each flush of checkpoints."""
@@ -93,7 +105,8 @@ def together(company: Company, story: Callable[[Company], Awaitable[None]], seco
         with trio.fail_after(seconds):
             async with trio.open_nursery() as nursery:
                 scene = company.scene
-                for part in (scene.ownership, scene.publisher, company.hosts, company.takeovers, company.giving):
+                sharing = (company.hosts, company.takeovers, company.news, company.mending, company.giving)
+                for part in (scene.ownership, scene.publisher, *sharing):
                     await nursery.start(part.run)
                 await story(company)
                 nursery.cancel_scope.cancel()

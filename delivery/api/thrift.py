@@ -7,7 +7,7 @@ sent; everything else starts when it is waited for.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,8 +30,8 @@ from delivery.rpc.protocol import Call, load_idl
 class Owners(Protocol):
     """Who owns what (metastore.catalog.Catalog); blocking."""
 
-    def owners(self, queue: str) -> dict[int, OwnerInfo]:
-        """The owner of each partition that has one."""
+    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
+        """The owner of each partition that has one, and what cannot be read."""
 
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
         """The live hosts, and what cannot be read."""
@@ -42,6 +42,9 @@ class Shared(Protocol):
 
     async def take(self, queue: str, partition: int) -> None:
         """Take a partition that is given to this host."""
+
+    async def freed(self, queue: str, partitions: Sequence[int], unable: str) -> None:
+        """Hear that nobody owns these partitions, since the host `unable` could not."""
 
     async def move(self, queue: str, partition: int, host: str) -> None:
         """Give a partition to another host."""
@@ -94,6 +97,10 @@ class ThriftApi:
     async def _call_takePartition(self, args: Any) -> None:  # noqa: N802
         await self._shared.take(check_name("queue", args.queue), check_number(args.partition))
 
+    async def _call_partitionsFreed(self, args: Any) -> None:  # noqa: N802
+        partitions = [check_number(partition) for partition in args.partitions or ()]
+        await self._shared.freed(check_name("queue", args.queue), partitions, check_name("host", args.unable))
+
     async def _call_movePartition(self, args: Any) -> None:  # noqa: N802
         queue, partition = check_name("queue", args.queue), check_number(args.partition)
         await self._shared.move(queue, partition, check_name("host", args.host))
@@ -134,7 +141,7 @@ class ThriftApi:
     async def _call_getQueueLocations(self, args: Any) -> list[Any]:  # noqa: N802
         """Per partition the host to ask: its live owner, or any live host where nobody has touched it yet."""
         record = await self._queues.get(check_name("queue", args.queue))
-        owners = await trio.to_thread.run_sync(self._owners.owners, record.name)
+        owners = (await trio.to_thread.run_sync(self._owners.readable_owners, record.name))[0]
         live = LiveHosts((await trio.to_thread.run_sync(self._owners.readable_hosts))[0])
         if not live.able:
             return []

@@ -9,27 +9,18 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from delivery.batch import encode, headers_in, open_batch
-from delivery.bench.consumer import Outcome, Task
+from delivery.bench.checking import BenchFailed, check_checkpoints, check_delivered, delivered, published
+from delivery.bench.consumer import Outcome, Task, partitions_beside
 from delivery.bench.report import Result, result, with_latencies
 from delivery.client import Client, Queue
 from delivery.client.accumulator import ROW_BYTES, Limits
 from delivery.client.publisher import Receipt
-from delivery.errors import HootError
 from delivery.model import Durability, Message
-
-_SETTLE_SECONDS = 10.0
-
-
-class BenchFailed(HootError):
-    """Something was lost, doubled or reordered, or not checkpointed: there is no rate to print."""
-
-    code = "bench_failed"
 
 
 class Setup(msgspec.Struct):
@@ -123,7 +114,7 @@ def floor(size: int, messages: int) -> Result:
     begun = time.monotonic_ns()
     for _ in range(-(-messages // count)):
         for at, header in headers_in(batch):
-            for message in open_batch(batch[at : at + header.length]).messages("bench"):
+            for message in open_batch(batch[at : at + header.length], header).messages("bench"):
                 callback(message)
     return result("floor", size, len(ids), (time.monotonic_ns() - begun) / 1e9)
 
@@ -134,7 +125,8 @@ CASES: dict[str, Callable[[Setup], Result]] = {
 
 
 def _rate(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:
-    return result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
+    rated = result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
+    return msgspec.structs.replace(rated, partitions=setup.partitions, processes=len(setup.client.hosts()))
 
 
 @contextmanager
@@ -142,9 +134,17 @@ def _queue(setup: Setup) -> Iterator[Queue]:
     name = f"bench-{random.getrandbits(48):012x}"
     setup.client.create_queue(name, partitions=setup.partitions, durability=setup.durability)
     try:
+        _spread(setup, name)
         yield setup.client.queue(name)
     finally:
         setup.client.delete_queue(name)
+
+
+def _spread(setup: Setup, queue: str) -> None:
+    """Deal the partitions out to the hosts: by themselves, a few may well come to be with one host."""
+    hosts = [host for host in setup.client.hosts() if not host.draining]
+    for partition in range(setup.partitions if len(hosts) > 1 else 0):
+        setup.client.placement.move(queue, partition, hosts[partition % len(hosts)])
 
 
 def _publish(setup: Setup, queue: Queue) -> list[Receipt]:
@@ -190,7 +190,7 @@ def _consumer(
     task = Task(
         zookeeper=setup.zookeeper, queue=queue.name, name=name, expected=expected or setup.messages,
         ids_file=str(setup.folder / f"{name}.ids"), start=start, topics=topics or [], latency=latency,
-        batches=setup.batches,
+        batches=setup.batches, spread=setup.partitions > 1,
     )  # fmt: skip
     command = [sys.executable, "-m", "delivery.bench.consumer", msgspec.json.encode(task).decode()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -221,20 +221,7 @@ def _read_line(process: subprocess.Popen[bytes]) -> bytes:
 
 def _check(setup: Setup, queue: Queue, receipts: list[Receipt], *, name: str = "bench") -> None:
     """Raise BenchFailed unless exactly what was published arrived, in order, and the checkpoints are at the end."""
-    ids = array("q")
-    ids.frombytes((setup.folder / f"{name}.ids").read_bytes())
-    expected = sorted(int(receipt.id) for receipt in receipts)
-    if sorted(ids) != expected:
-        raise BenchFailed(f"{len(expected)} messages were published and {len(ids)} delivered; they are not the same")
-    if setup.partitions == 1 and any(a >= b for a, b in pairwise(ids)):
-        raise BenchFailed("messages were delivered out of order")
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while (behind := _behind(setup, queue, name, expected[-1])) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if behind:
-        raise BenchFailed(f"the checkpoint of {name} stayed behind the last message")
-
-
-def _behind(setup: Setup, queue: Queue, name: str, last: int) -> bool:
-    info = setup.client.subscription_info(queue.name, name)
-    return max((partition.position for partition in info.partitions), default=0) < last
+    wanted = published(receipts)
+    ids = setup.folder / f"{name}.ids"
+    check_delivered(wanted, delivered(ids, partitions_beside(ids) if setup.partitions > 1 else None))
+    check_checkpoints(setup.client, queue.name, name, wanted)

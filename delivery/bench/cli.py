@@ -7,12 +7,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from delivery.bench.report import Result, Summary, summary
+from delivery.bench.report import Result, Summary, described, summary
+from delivery.model import Durability
+
+_FOLDER: Final = "hoot-bench-"
 
 
 class Case(StrEnum):
@@ -25,6 +28,7 @@ class Case(StrEnum):
     fanout = "fanout"
     filter = "filter"
     floor = "floor"
+    fencing = "fencing"
 
 
 class DurabilityChoice(StrEnum):
@@ -43,27 +47,44 @@ def bench(
     rate: Annotated[float, typer.Option(min=1, help="latency: messages per second.")] = 1000.0,
     subscriptions: Annotated[int, typer.Option(min=1, max=100, help="fanout: how many.")] = 8,
     selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share that is wanted.")] = 0.01,
-    partitions: Annotated[int, typer.Option(min=1, max=32767, help="Partitions of the queue.")] = 1,
-    durability: Annotated[DurabilityChoice, typer.Option(help="Of the queue.")] = DurabilityChoice.fsync,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=32767, help="Of the queue, dealt out to the hosts; a batch goes to a random one.")
+    ] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, metavar="N", show_default="1", help="Hosts, each a process, of its own engine."),
+    ] = None,
+    durability: Annotated[
+        DurabilityChoice, typer.Option(help="Of the queue; fencing: fsync or os.")
+    ] = DurabilityChoice.fsync,
     batches: Annotated[bool, typer.Option(help="Receive with a batch listener.")] = False,
     with_floor: Annotated[bool, typer.Option(help="Measure `floor` beside each run and print the ratio.")] = False,
     zookeeper: Annotated[str | None, typer.Option(help="A running engine; its own embedded one without.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per result.")] = False,
 ) -> None:
-    """Measure Hoot: publisher, region host, ZooKeeper and subscribers as separate processes.
+    """Measure Hoot: publisher, region hosts, ZooKeeper and subscribers as separate processes.
 
     No rate is printed for a run that lost, doubled or reordered anything or whose checkpoint stayed behind.
+
+    Two cases need no engine: floor decodes and calls back in one process, with neither network nor disk; fencing
+    appends batches of one message to the log and tells what confirming the epoch after each adds, in microseconds.
     """
+    if zookeeper is not None and processes is not None:
+        raise typer.BadParameter("--zookeeper names a running engine, --processes is for its own one: give one")
+    if case is Case.latency and batches:
+        raise typer.BadParameter("latency is that of each message: not with --batches")
+    if case is Case.fencing and durability is DurabilityChoice.memory:
+        raise typer.BadParameter("fencing measures the log on disk: --durability fsync or os")
     count = messages if messages is not None else _default_count(case, size, rate)
     results = []
     with ExitStack() as stack:
-        measure = _prepare(stack, case, size, count, zookeeper, {
-            "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity, "partitions": partitions,
-            "durability": durability.value, "batches": batches,
-        })  # fmt: skip
+        measure = _prepare(stack, case, {
+            "size": size, "messages": count, "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity,
+            "partitions": partitions, "durability": durability.value, "batches": batches,
+        }, zookeeper, processes or 1)  # fmt: skip
         for _ in range(runs):
             found = measure()
-            if with_floor and case is not Case.floor:
+            if with_floor and case not in (Case.floor, Case.fencing):
                 found = _against_floor(found)
             results.append(found)
             _print(found, json=json)
@@ -72,21 +93,30 @@ def bench(
 
 
 def _prepare(
-    stack: ExitStack, case: Case, size: int, count: int, zookeeper: str | None, options: dict[str, object]
+    stack: ExitStack, case: Case, options: dict[str, Any], zookeeper: str | None, processes: int
 ) -> Callable[[], Result]:
+    """What measures once. The engine is started here, so that all runs have the same."""
     from delivery.bench import cases
     from delivery.client import connect
     from delivery.local import LocalEngine
 
     if case is Case.floor:
-        return lambda: cases.floor(size, count)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hoot-bench-")))
+        return lambda: cases.floor(options["size"], options["messages"])
+    if case is Case.fencing:
+        return lambda: _fencing(options["size"], options["messages"], options["durability"])
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
     if zookeeper is None:
-        zookeeper = stack.enter_context(LocalEngine(folder)).address
+        zookeeper = stack.enter_context(LocalEngine(folder, processes=processes)).address
     client = stack.enter_context(connect(zookeeper))
-    fields = {"client": client, "zookeeper": zookeeper, "folder": folder, "size": size, "messages": count}
-    setup = cases.Setup(**fields, **options)  # type: ignore[arg-type]
+    setup = cases.Setup(client=client, zookeeper=zookeeper, folder=folder, **options)
     return lambda: cases.CASES[case.value](setup)
+
+
+def _fencing(size: int, messages: int, durability: Durability) -> Result:
+    from delivery.bench.fencing import fencing
+
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        return fencing(size, messages, durability, Path(folder))
 
 
 def _against_floor(found: Result) -> Result:
@@ -100,24 +130,10 @@ def _against_floor(found: Result) -> Result:
 def _default_count(case: Case, size: int, rate: float) -> int:
     if case is Case.latency:
         return int(rate * 10)
+    if case is Case.fencing:
+        return 2_000
     return max(20_000, min(2_000_000, 400_000_000 // size))
 
 
 def _print(found: Result | Summary, *, json: bool) -> None:
-    if json:
-        typer.echo(msgspec.json.encode(found).decode())
-    elif isinstance(found, Summary):
-        low, high = found.messages_per_second_min, found.messages_per_second_max
-        typer.echo(f"median of {found.runs}: {_line(found.median)} (lowest {low:,.0f}, highest {high:,.0f})")
-    else:
-        typer.echo(_line(found))
-
-
-def _line(found: Result) -> str:
-    text = f"{found.case} {found.size} B: {found.messages_per_second:,.0f} messages/s"
-    text += f", {found.megabytes_per_second:,.1f} MB/s"
-    if found.p50_ms is not None:
-        text += f", p50 {found.p50_ms} ms, p99 {found.p99_ms} ms, p99.9 {found.p999_ms} ms"
-    if found.ratio_to_floor is not None:
-        text += f", {found.ratio_to_floor} of the floor"
-    return f"{text} ({found.messages:,} messages, {found.durability or 'no disk'})"
+    typer.echo(msgspec.json.encode(found).decode() if json else described(found))

@@ -1,8 +1,9 @@
 """The subscriber's process of a bench: counts, keeps every id in order of arrival, and measures latencies if asked.
 
 Started by `cases` as `python -m delivery.bench.consumer JSON`; talks by lines of JSON on its standard output. The ids
-go to a file, eight bytes each in native order, for the parent to hold against what was published. It ends at the end of
-its standard input, so that it never outlives the bench, however that ends.
+go to a file, eight bytes each in native order, and with several partitions their numbers to one beside it, two bytes
+each, for the parent to hold against what was published. It ends at the end of its standard input, so that it never
+outlives the bench, however that ends.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Task(msgspec.Struct):
     latency: bool = False
     batches: bool = False
     """Use a batch listener."""
+    spread: bool = False
+    """The queue has several partitions: note each message's."""
     seconds_max: float = 600.0
 
 
@@ -78,9 +81,34 @@ class Tally:
         self.done.set()
 
 
+class SpreadTally(Tally):
+    """Keeps the partitions, too. They are noted first: the last id ends the wait for both."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(expected)
+        self.partitions = array("H")
+
+    def message(self, message: Message) -> None:
+        """As Tally.message, which is written out here: another call would cost as much as all of it."""
+        self.partitions.append(message.partition)
+        self.ids.append(message.number)
+        if len(self.ids) == self.expected:
+            self._end()
+
+    def batch(self, messages: list[Message]) -> None:
+        """As Tally.batch; a push is of one partition."""
+        self.partitions.extend([messages[0].partition] * len(messages))
+        super().batch(messages)
+
+
+def partitions_beside(ids_file: Path) -> Path:
+    """Where the partitions of the messages are whose ids are in that file."""
+    return ids_file.with_suffix(".partitions")
+
+
 def run(task: Task) -> Outcome:
     """Subscribe, receive what is expected, and leave the durable state for the parent to look at."""
-    tally = Tally(task.expected)
+    tally = SpreadTally(task.expected) if task.spread else Tally(task.expected)
     subscriber = Subscriber(task.name, zookeeper=task.zookeeper)
     subscription = subscriber.subscribe(task.queue, start=task.start, topics=task.topics or None)
     if task.batches:
@@ -93,6 +121,9 @@ def run(task: Task) -> Outcome:
         tally.done.wait(task.seconds_max)
     with Path(task.ids_file).open("wb") as file:
         tally.ids.tofile(file)
+    if isinstance(tally, SpreadTally):
+        with partitions_beside(Path(task.ids_file)).open("wb") as file:
+            tally.partitions.tofile(file)
     return Outcome(len(tally.ids), attached_ns, tally.last_ns, tally.latencies)
 
 

@@ -48,6 +48,7 @@ _HINTS = {
     "deadline_exceeded": "try again; if it lasts, look at the log and /readyz of the region host",
     "throttled": "try again after a pause",
     "storage_unavailable": "look at the log of the region host: its disk may be full or failing",
+    "clock_wrong": "set the clock of the region host's machine right, or move the partition to a host with a right one",
     "corrupt_record": "do not delete anything; the log of the region host names the file",
     "layout_mismatch": "the data was written by another version of Hoot: use that one, or another --data folder",
     "data_folder": "choose another folder with --data",

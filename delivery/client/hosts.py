@@ -44,8 +44,8 @@ _LOOK_AGAIN: Final = (
 class OwnerCatalog(Protocol):
     """The part of the catalog that tells who owns what."""
 
-    def owners(self, queue: str) -> dict[int, OwnerInfo]:
-        """The owned partitions of a queue."""
+    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
+        """The owned partitions of a queue, and what cannot be read, of which the host that is asked says so."""
 
     def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
         """The owner's record of one partition."""
@@ -118,7 +118,7 @@ class Owners:
         """The live hosts, and the owner of one partition or of all."""
         live = LiveHosts(self._catalog.readable_hosts()[0])
         if partition is None:
-            return live, self._catalog.owners(queue)
+            return live, self._catalog.readable_owners(queue)[0]
         record = self._catalog.partition(queue, partition)[0]
         return live, {} if record is None else {partition: record}
 

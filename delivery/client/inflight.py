@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable
 
 from delivery.client.receipts import Batch
 from delivery.errors import (
+    ClockWrong,
     HootError,
     HostUnreachable,
     MetadataUnavailable,
@@ -36,6 +37,7 @@ from delivery.errors import (
     NotOwner,
     OutOfSequence,
     ServiceStopping,
+    StorageUnavailable,
     Throttled,
     UnknownOutcome,
 )
@@ -44,7 +46,9 @@ WINDOW_MAX = 16
 """Batches in flight per partition, at most."""
 
 # Answers that promise that this attempt was not stored. Any other error that may go away leaves it open.
-_NOT_STORED = (MetadataUnavailable, NoHost, NotOwner, OutOfSequence, ServiceStopping, Throttled)
+_NOT_STORED = (
+    ClockWrong, MetadataUnavailable, NoHost, NotOwner, OutOfSequence, ServiceStopping, StorageUnavailable, Throttled,
+)  # fmt: skip
 
 
 def fresh_producer() -> int:

@@ -87,7 +87,7 @@ class Queue:
 
         Raises UnknownOutcome when it may or may not be stored after `timeout` seconds. With any other error nothing was
         stored: InvalidRequest and MessageTooLarge for what is over a limit, UnknownQueue, NoHost, HostUnreachable,
-        MetadataUnavailable, Throttled, StorageUnavailable, Closed. An interrupt leaves the outcome unknown.
+        MetadataUnavailable, Throttled, StorageUnavailable, ClockWrong, Closed. An interrupt leaves the outcome unknown.
         """
         row, size = self._outgoing.row(body, key, topic, headers)
         if partition is not None:

@@ -11,14 +11,15 @@ The steps, so that nothing is lost and subscribers notice as little as can be:
 5. The other host is told, opens the partition under an epoch of its own, and its deliveries go on.
 6. Those who wait here are sent there.
 
-If 2 fails the partition stays. If this host fails between 3 and 5 the record says who owns the partition, and whoever
-asks that host makes it take it.
+If 2 fails the partition stays. If 4 or 5 fails it is nobody's to wait for: see `mending`. If this host fails between 3
+and 5 the record says who owns the partition, and whoever asks that host makes it take it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -26,10 +27,11 @@ import trio
 
 from delivery.cluster.claims import Directory
 from delivery.cluster.hosts import HostTable
+from delivery.cluster.mending import Mending
+from delivery.cluster.news import News
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.peers import Peers
-from delivery.cluster.placing import LOAD_SECONDS, Placing
+from delivery.cluster.placing import Placing
 from delivery.cluster.use import ANSWER_SECONDS
 from delivery.errors import BadVersion, HootError, HostDraining, NotOwner, UnknownHost, again
 from delivery.metastore.records import HostRecord
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 
 GIVEN_AT_ONCE: Final = 8
 """In threads."""
+TURNS: Final = 32
+"""Partitions that are on their way at once. The others are delivered from until it is their turn, so that none stands
+still for as long as a drain takes. Fewer would make fewer checkpoints go together."""
 TAKE_SECONDS: Final = 5.0
 """How long the other host may take to open a partition."""
 _PAUSE_SECONDS: Final = 1.0
@@ -49,13 +54,15 @@ class Giving:
     """Gives this host's partitions away. For the trio thread; `run` empties the host while it is draining."""
 
     def __init__(
-        self, ownership: Ownership, directory: Directory, store: MessageStore, hosts: HostTable, peers: Peers,
-        placing: Placing, *, flush: Callable[[], Awaitable[object]],
+        self, ownership: Ownership, directory: Directory, store: MessageStore, hosts: HostTable, placing: Placing, *,
+        mending: Mending, news: News, flush: Callable[[], Awaitable[object]],
     ) -> None:  # fmt: skip
         """`flush` writes all checkpoints that are due."""
         self._ownership, self._directory, self._store = ownership, directory, store
-        self._hosts, self._peers, self._placing, self._flush = hosts, peers, placing, flush
+        self._hosts, self._placing, self._flush = hosts, placing, flush
+        self._mending, self._news = mending, news
         self._limiter = trio.CapacityLimiter(GIVEN_AT_ONCE)
+        self._turns = trio.Semaphore(TURNS)
         self._drained = trio.Event()
 
     @property
@@ -87,7 +94,7 @@ class Giving:
 
     async def empty(self, answer_seconds: float = ANSWER_SECONDS) -> None:
         """Give away every partition that another host takes. What nobody takes stays. See `give`."""
-        await self._hosts.recent(LOAD_SECONDS)
+        await self._hosts.recent(0.0)
         async with trio.open_nursery() as nursery:
             for owned in self._ownership:
                 if (target := self._placing.least()) is not None:
@@ -113,22 +120,17 @@ class Giving:
         Subscribers get `answer_seconds` to acknowledge what is out; meanwhile nothing more is delivered from it.
 
         Raises DeadlineExceeded when the store does not take in time what was published before (the partition stays),
-        and what kept the target from opening it (the partition is the target's all the same, which is left alone for
-        a while).
+        and what kept the target from opening it: then it is taken back, and the target is left alone for a while.
         """
-        begun = trio.current_time()
-        async with self._ownership.locked(owned.key):
+        async with self._turn() as end_turn, self._ownership.locked(owned.key):
+            begun = trio.current_time()
             if owned.feed.error is not None:
                 raise again(owned.feed.error)
-            await self._empty(owned, partial(self._ownership.give, owned, target), answer_seconds)
+            await self._empty(owned, partial(self._ownership.give, owned, target), answer_seconds, end_turn)
             try:
                 await self._hand_over(owned, target)
-            except BadVersion:
-                raise NotOwner(f"another host took partition {owned.key} at this moment") from None
-            try:
-                await self._peers.take_partition(target, owned.key.queue, owned.key.partition, TAKE_SECONDS)
-            except HootError:
-                self._placing.avoid(target)
+            except BaseException:
+                self._mending.begin(owned, target)
                 raise
         took = (trio.current_time() - begun) * 1000
         log.info("%s: given to the host at %s:%d in %.0f ms", owned.key, target.address, target.port, took)
@@ -143,22 +145,41 @@ class Giving:
             log.warning("%s could not be given to the host at %s:%d: %s", owned.key, target.address, target.port, error)
 
     async def release(self, owned: OwnedPartition) -> None:
-        """Give one partition up; the next who is asked for it takes it. Raises as `give`."""
-        async with self._ownership.locked(owned.key):
+        """Give one partition up; the next who is asked for it takes it, or who waits for it. Raises as `give`."""
+        async with self._turn() as end_turn, self._ownership.locked(owned.key):
             if owned.feed.error is None:
+                wanted = owned.use.active
                 error = NotOwner(f"partition {owned.key} was not used and is owned by nobody now")
-                await self._empty(owned, partial(self._ownership.lose, owned, error, close=False), ANSWER_SECONDS)
+                lose = partial(self._ownership.lose, owned, error, close=False)
+                await self._empty(owned, lose, ANSWER_SECONDS, end_turn)
                 key = owned.key
                 give_up = partial(self._directory.release, key.queue, key.partition, owned.epoch, owned.version)
                 try:
                     await trio.to_thread.run_sync(give_up, limiter=self._limiter)
                 except BadVersion:
                     log.debug("%s: another host has it already", key)
+                    return
+                if wanted:
+                    self._news.freed(key.queue, key.partition, self._hosts.me)
 
-    async def _empty(self, owned: OwnedPartition, lose: Callable[[], None], answer_seconds: float) -> None:
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[Callable[[], None]]:
+        """One of the TURNS; what this gives ends it before the block does."""
+        await self._turns.acquire()
+        with ExitStack() as stack:
+            stack.callback(self._turns.release)
+            yield stack.close
+
+    async def _empty(
+        self, owned: OwnedPartition, lose: Callable[[], None], answer_seconds: float, end_turn: Callable[[], None]
+    ) -> None:  # fmt: skip
         """Steps 1 to 3."""
         try:
-            await owned.use.empty(answer_seconds)
+            # Slow subscribers are waited for without keeping others from their turns.
+            if not await owned.use.drain(min(answer_seconds, ANSWER_SECONDS)) and answer_seconds > ANSWER_SECONDS:
+                end_turn()
+                await owned.use.drain(answer_seconds - ANSWER_SECONDS)
+            await owned.use.empty()
             await self._flush()
             lose()
         finally:
@@ -167,9 +188,14 @@ class Giving:
             await trio.to_thread.run_sync(self._store.release, owned.key, limiter=self._limiter)
 
     async def _hand_over(self, owned: OwnedPartition, target: HostRecord) -> None:
+        """Steps 4 and 5."""
         key = owned.key
         claim = partial(self._directory.claim, key.queue, key.partition, target.host, target.session, owned.version)
-        await trio.to_thread.run_sync(claim, limiter=self._limiter)
+        try:
+            await trio.to_thread.run_sync(claim, limiter=self._limiter)
+        except BadVersion:
+            raise NotOwner(f"another host took partition {key} at this moment") from None
+        await self._placing.ask(target, key.queue, key.partition, TAKE_SECONDS)
 
     def _target(self, host: str) -> HostRecord:
         found = self._hosts.find(host)

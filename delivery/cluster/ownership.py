@@ -19,7 +19,7 @@ from delivery.cluster.claims import Claims, Directory, Member
 from delivery.cluster.cleaning import Cleaning
 from delivery.cluster.handover import Doorbell
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
-from delivery.cluster.refusals import Refusals
+from delivery.cluster.refusals import TROUBLE, Refusals
 from delivery.errors import HootError, MetadataUnavailable, NotOwner, StorageUnavailable, UnknownQueue, again
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.model import QueueSettings, check_partition
@@ -69,6 +69,8 @@ class Ownership:
         self.elsewhere: dict[Place, HostRecord] = {}
         """The owners of partitions that were asked for in vain, as of then."""
         self._on_taken: list[Callable[[OwnedPartition], None]] = []
+        self.unable: Callable[[PartitionKey], None] = lambda _: None
+        """Hears of partitions that this host claimed, could not open and released: nobody owns them then."""
         self.reader = PartitionReader(store, tail)
         self._owned: dict[Place, OwnedPartition] = {}
         self._refusals = Refusals(reopen_seconds)
@@ -242,6 +244,8 @@ class Ownership:
             claimed = await trio.to_thread.run_sync(work, limiter=self._limiter)
         except HootError as error:
             self._refuse(key, error)
+            if isinstance(error, TROUBLE):
+                self.unable(key)
             raise
         if isinstance(claimed, HostRecord):
             raise self._refused(key, claimed)

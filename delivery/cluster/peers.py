@@ -7,7 +7,8 @@ ZooKeeper. A closed connection alone proves nothing; that the next one is refuse
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 1.0
 CALLS_AT_ONCE: Final = 8
 """To each host, in threads."""
+TELL_SECONDS: Final = 1.0
+"""For news, which may get lost."""
 _PAUSE_SECONDS: Final = 1.0
 
 
@@ -35,6 +38,7 @@ class Peers:
         self._limiter = trio.CapacityLimiter(2 * CALLS_AT_ONCE)
         self._held: dict[tuple[str, int], trio.CancelScope] = {}
         self._changed = trio.Event()
+        self._complained: set[str] = set()
         hosts.on_read(self._look)
 
     async def take_partition(self, host: HostRecord, queue: str, partition: int, seconds: float) -> None:
@@ -43,6 +47,14 @@ class Peers:
         Raises what it refuses with, HostUnreachable, DeadlineExceeded.
         """
         call = partial(self._pool.call, host.address, host.port, "takePartition", queue, partition, deadline=seconds)
+        await trio.to_thread.run_sync(call, limiter=self._limiter)
+
+    async def tell_freed(self, host: HostRecord, queue: str, partitions: Sequence[int], unable: str) -> None:
+        """Say that nobody owns these partitions; the host `unable` could not. Raises HootError when it is not heard."""
+        call = partial(
+            self._pool.call, host.address, host.port, "partitionsFreed", queue, partitions, unable,
+            deadline=TELL_SECONDS,
+        )  # fmt: skip
         await trio.to_thread.run_sync(call, limiter=self._limiter)
 
     def close(self) -> None:
@@ -83,7 +95,12 @@ class Peers:
         try:
             with trio.fail_after(CONNECT_SECONDS):
                 stream = await trio.open_tcp_stream(host.address, host.port)
-        except (OSError, ValueError, trio.TooSlowError) as error:
+        except (socket.gaierror, ValueError) as error:
+            if host.host not in self._complained:
+                log.error("host %s is registered at %r, which is found nowhere: %s", host.host, host.address, error)
+                self._complained.add(host.host)
+            return
+        except (OSError, trio.TooSlowError) as error:
             log.debug("no connection to host %s at %s:%d: %s", host.host, host.address, host.port, error)
             return
         self._hosts.mark(host, dead=False)

@@ -66,20 +66,23 @@ class Placing:
         """This host gave one to that host."""
         self._given[host.host] += 1
 
-    def avoid(self, host: HostRecord) -> None:
-        """That host did not take one."""
-        self._avoided[host.host] = trio.current_time() + AVOIDED_SECONDS
-
     async def offer(self, host: HostRecord, queue: str, partition: int) -> bool:
         """Have that host take a partition that nobody owns; whether it did."""
         self.note(host)
         try:
-            await self._peers.take_partition(host, queue, partition, OFFER_SECONDS)
+            await self.ask(host, queue, partition, OFFER_SECONDS)
         except HootError as error:
             log.info("host %s did not take %s/%d: %s", host.host, queue, partition, error)
-            self.avoid(host)
             return False
         return True
+
+    async def ask(self, host: HostRecord, queue: str, partition: int, seconds: float) -> None:
+        """Have that host take a partition within `seconds`. Raises why it did not; then it gets none for a while."""
+        try:
+            await self._peers.take_partition(host, queue, partition, seconds)
+        except HootError:
+            self._avoided[host.host] = trio.current_time() + AVOIDED_SECONDS
+            raise
 
     def _count_anew(self) -> None:
         """What was given to a host is in its own figures as soon as these change."""

@@ -12,7 +12,8 @@ AGAIN_SECONDS: Final = 0.25
 """How long "another host has it" or "ZooKeeper does not answer" is believed."""
 REFUSALS_MAX: Final = 100_000
 
-_TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced)
+TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced)
+"""The store's fault: the partition was claimed, could not be opened, and was released."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class Refusals:
     def note(self, queue: str, partition: int, error: HootError, now: float) -> bool:
         """Remember that a claim failed. True when that is news that a person should hear: the store's fault."""
         place = (queue, partition)
-        trouble = isinstance(error, _TROUBLE)
+        trouble = isinstance(error, TROUBLE)
         if len(self._refused) >= REFUSALS_MAX:
             self._refused.clear()
         if not isinstance(error, UnknownQueue | InvalidRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import trio
@@ -12,6 +12,8 @@ from delivery.cluster.claims import Directory
 from delivery.cluster.giving import Giving
 from delivery.cluster.hosts import HostRecords, HostTable, Watching
 from delivery.cluster.membership import Membership
+from delivery.cluster.mending import Mending
+from delivery.cluster.news import News
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.peers import Peers
 from delivery.cluster.placing import Placing
@@ -47,7 +49,12 @@ class Sharing:
         self.takeovers = Takeovers(
             ownership, self.hosts, records, sweep_seconds=config.reconcile_seconds, partitions_max=config.partitions_max
         )
-        self._giving = Giving(ownership, records, store, self.hosts, self._peers, self._placing, flush=flush)
+        self._news = News(self.hosts, self._peers, self.takeovers)
+        ownership.unable = self._news.unable
+        self._mending = Mending(records, self.takeovers, self._news)
+        self._giving = Giving(
+            ownership, records, store, self.hosts, self._placing, mending=self._mending, news=self._news, flush=flush
+        )
         limits = Limits(config.partitions_max, config.retention_after_access_seconds, config.rebalance_seconds)
         self._upkeep = Upkeep(ownership, self.hosts, self._giving, membership.tell, limits)
 
@@ -55,7 +62,10 @@ class Sharing:
         """Run until cancelled. The host must be registered before. Raises if ZooKeeper cannot be read at first."""
         try:
             async with trio.open_nursery() as nursery:
-                for part in (self.hosts, self._peers, self.takeovers, self._giving, self._upkeep):
+                parts = (
+                    self.hosts, self._peers, self._news, self.takeovers, self._mending, self._giving, self._upkeep,
+                )  # fmt: skip
+                for part in parts:
                     await nursery.start(part.run)
                 task_status.started()
         finally:
@@ -65,6 +75,10 @@ class Sharing:
         """Another host says that this partition is this host's, or nobody's: take it. Raises as `Ownership.acquire`."""
         await self._ownership.acquire(queue, partition, given=True)
 
+    async def freed(self, queue: str, partitions: Sequence[int], unable: str) -> None:
+        """Another host says that nobody owns these, since the host `unable` could not: who waits for one tries it."""
+        self.takeovers.freed(queue, partitions, unable)
+
     async def move(self, queue: str, partition: int, host: str) -> None:
         """See `Giving.move`."""
         await self._giving.move(queue, partition, host)
@@ -72,6 +86,8 @@ class Sharing:
     async def drain(self, draining: bool) -> int:
         """Begin or end draining this host; how many partitions it has left. All others know of it on return."""
         left = self._giving.drain(draining)
+        if not draining:
+            self.takeovers.look()
         await self._upkeep.tell()
         return left
 

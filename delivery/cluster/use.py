@@ -69,18 +69,22 @@ class Use:
             self.touch()
             self._changed.unpark_all()
 
-    async def empty(self, answer_seconds: float) -> None:
-        """Return when all that was being stored is, and no reader is left. From then on nothing begins until `reopen`.
-
-        Readers get `answer_seconds` to come to an end, while publishing goes on; then they are ended. Raises
-        DeadlineExceeded when the store takes longer than COMMIT_SECONDS.
-        """
-        self.draining = True
-        for drain, _ in list(self._readers):
-            drain()
+    async def drain(self, answer_seconds: float) -> bool:
+        """Ask the readers to come to an end; whether they have within `answer_seconds`. Publishing goes on."""
+        if not self.draining:
+            self.draining = True
+            for drain, _ in list(self._readers):
+                drain()
         with trio.move_on_after(answer_seconds):
             while self._readers:
                 await self._changed.park()
+        return not self._readers
+
+    async def empty(self) -> None:
+        """Return when all that was being stored is, and no reader is left. From then on nothing begins until `reopen`.
+
+        Readers that are left are ended. Raises DeadlineExceeded when the store takes longer than COMMIT_SECONDS.
+        """
         self.leaving = True
         with trio.move_on_after(COMMIT_SECONDS):
             while self._storing:

@@ -93,16 +93,21 @@ class Partitions(Queues, Access):
 
     def owners(self, queue: str) -> dict[int, OwnerInfo]:
         """The owned partitions of a queue. Raises UnknownQueue, CorruptRecord."""
+        found, corrupt = self.readable_owners(queue)
+        if corrupt:
+            raise corrupt[0]
+        return found
+
+    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
+        """The owned partitions of a queue, and why records of others cannot be read. Raises UnknownQueue."""
         numbers = range(self.queue(queue).settings.partitions)
-        owners: dict[int, OwnerInfo] = {}
-        for number, found in zip(
-            numbers, self.managers.owners.read_owner_infos([(queue, number) for number in numbers]), strict=True
-        ):
-            if isinstance(found, CorruptRecord):
-                raise found
-            if found is not None and found.value.host:
-                owners[number] = found.value
-        return owners
+        found = self.managers.owners.read_owner_infos([(queue, number) for number in numbers])
+        owners = {
+            number: one.value
+            for number, one in zip(numbers, found, strict=True)
+            if isinstance(one, Versioned) and one.value.host
+        }
+        return owners, [one for one in found if isinstance(one, CorruptRecord)]
 
     def record_sealed(self, found: Sequence[Sealed]) -> list[HootError | None]:
         """Write what owners found that older epochs left, each by itself: None, or why not.

@@ -158,7 +158,7 @@ def _connect(address: str, port: int, seconds: float) -> socket.socket:
         connected = socket.create_connection((address, port), seconds)
     except TimeoutError:
         raise DeadlineExceeded(f"{address}:{port} did not accept a connection in {seconds} s") from None
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # no host can have such a name, or such a port
         raise HostUnreachable(f"cannot connect to {address}:{port}: {error}") from None
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setblocking(False)

@@ -268,8 +268,10 @@ def test_lists_are_whole_and_sorted_and_hold_nothing_of_others(
     "value",
     [b"", b"\xff\xfe", entry("queue", b"{}"), entry("queue", b"[]"), entry("other", b"{}"),
      entry("queue", b'{"name":"other","generation":"g","created_ms":1,"settings":{}}'),
-     entry("queue", b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":0}}'),
-     entry("queue", b'{"name":"q","generation":"g","created_ms":1,"settings":{"partitions":1,"colour":"red"}}')],
+     *(entry("queue", b'{"name":"q","generation":"g","created_ms":1,"settings":{%s}}' % settings) for settings in (
+         b'"partitions":0', b'"partitions":-1', b'"ttl_seconds":-1', b'"retention_bytes":-1', b'"body_bytes_max":-1',
+         b'"partitions":1,"colour":"red"',
+     ))],
 )  # fmt: skip
 def test_a_foreign_queue_record_is_named_and_can_still_be_deleted(
     catalog: Catalog, zk: ZooKeeperClient, value: bytes

@@ -111,11 +111,12 @@ def killed_when(folder: Path, word: str, *command: str) -> Iterator[set[int]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_killed_bench_leaves_nothing_behind(tmp_path: Path) -> None:
-    """ZooKeeper and its guard, the region host, and as many subscribers' processes as there are, busy with messages."""
-    bench = ("bench", "fanout", "--subscriptions", "2", "--messages", "50000000")
+@pytest.mark.parametrize(("options", "count"), [((), 5), (("--processes", "2"), 7)], ids=["one host", "two hosts"])
+def test_a_killed_bench_leaves_nothing_behind(tmp_path: Path, options: tuple[str, ...], count: int) -> None:
+    """ZooKeeper and its guard, the region host or two and who started them, and two subscribers busy with messages."""
+    bench = ("bench", "fanout", "--subscriptions", "2", "--messages", "50000000", *options)
     with killed_when(tmp_path, "hoot-bench-*/queues/*/00000/*.log", *bench) as started:
-        assert len(started) == 5
+        assert len(started) == count
         eventually(lambda: not any(map(running, started)), "every process has ended")
 
 

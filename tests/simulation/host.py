@@ -129,8 +129,10 @@ class SimulatedHost(Machine):
     def call(self, method: str, *arguments: Any, reply: Callable[[object], None]) -> None:
         """Take a call of another host from the network."""
         assert self.sharing is not None
-        work = {"takePartition": self.sharing.take}[method]
-        self._begin_call(partial(work, *arguments), reply)
+        calls: dict[str, Callable[..., Awaitable[object]]] = {
+            "takePartition": self.sharing.take, "partitionsFreed": self.sharing.freed,
+        }  # fmt: skip
+        self._begin_call(partial(calls[method], *arguments), reply)
 
     def operate(self, work: Callable[[], Awaitable[object]]) -> None:
         """Take a call of an operator's, who does not care how it ends."""

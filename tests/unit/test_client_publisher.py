@@ -228,10 +228,10 @@ def test_a_connection_that_breaks_while_the_first_batch_of_a_partition_is_sent_c
         assert host.bodies == [b"x"]
 
 
-def test_a_failing_store_is_asked_again_and_the_outcome_is_unknown_when_it_stays_so() -> None:
+def test_a_host_that_cannot_open_the_partition_is_asked_again_and_nothing_is_stored_when_it_stays_so() -> None:
     with ScriptedHost(lambda number: StorageUnavailable("disk full")) as host:
         under_test = DirectPublisher(target(host))
-        with pytest.raises(UnknownOutcome, match="disk full"):
+        with pytest.raises(StorageUnavailable, match="disk full"):
             put(under_test, b"x", timeout=0.3)
         assert host.published > 2
         under_test.close()

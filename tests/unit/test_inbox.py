@@ -57,6 +57,26 @@ def test_a_push_that_waited_while_a_newer_turn_arrived_is_stale_when_it_is_begun
     assert inbox.begin((2, 0), 0) == 0
 
 
+def test_the_first_push_of_each_later_owner_tells_the_former_one() -> None:
+    inbox = PartitionInbox()
+    told = []
+    for turn in [(3, 1), (3, 1), (3, 2), (4, 1), (4, 1), (3, 9), (4, 2), (9, 1), (9, 1)]:
+        begun(inbox, turn, 0)
+        told.append(inbox.moved_from)
+    assert told == [None, None, None, 3, None, None, None, 4, None]
+
+
+def test_an_owner_whose_push_came_too_late_to_be_begun_was_none() -> None:
+    inbox = PartitionInbox()
+    begun(inbox, (1, 1), 0)
+    assert inbox.arrive((2, 1))
+    assert inbox.arrive((3, 1))
+    assert inbox.begin((2, 1), 0) is Status.STALE
+    assert inbox.moved_from is None
+    inbox.begin((3, 1), 0)
+    assert inbox.moved_from == 1
+
+
 def test_after_a_failure_the_turn_is_skipped_and_the_next_run_goes_on_behind_what_was_handled() -> None:
     inbox = PartitionInbox()
     begun(inbox, FIRST, 0)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from delivery.client.inflight import Lane
 from delivery.client.receipts import Batch
 from delivery.errors import (
+    ClockWrong,
     Fenced,
+    HootError,
     HostUnreachable,
     InvalidRequest,
     NotOwner,
     OutOfSequence,
+    StorageUnavailable,
     Throttled,
     UnknownOutcome,
     UnknownQueue,
@@ -89,6 +94,17 @@ def test_a_fenced_owner_leaves_the_outcome_open() -> None:
     assert made.settle(0.0) == []
     [(_, error)] = made.settle(SECONDS)
     assert isinstance(error, UnknownOutcome)
+
+
+@pytest.mark.parametrize("refusal", [ClockWrong("hours behind"), StorageUnavailable("it could not be opened")])
+def test_a_host_that_cannot_store_says_so_for_good_and_may_be_able_to_in_time(refusal: HootError) -> None:
+    made, batches = opened(count=2)
+    launched(made)
+    made.failed(refusal)
+    assert made.settle(0.0) == []
+    [(failed, error)] = made.settle(SECONDS)
+    assert failed is batches[1]
+    assert error is refusal
 
 
 def test_a_batch_that_was_never_sent_fails_at_its_deadline_with_what_stood_in_the_way() -> None:

@@ -19,7 +19,11 @@ from delivery.errors import StorageUnavailable
 
 IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 LOCK_SECONDS: Final = 5.0
-"""How long to wait for another process at a partition's lock: it is held for one recovery or one roll at most."""
+"""How long to wait for another process at a partition's lock: it is held for one recovery or one roll at most.
+
+A process that is stopped (SIGSTOP, a debugger) in the middle of one holds it for as long as it is stopped, and until
+then nobody may take the partition over: what it would do next could not be told from damage.
+"""
 _LOCK_RETRY_SECONDS: Final = 0.005
 
 
@@ -74,14 +78,15 @@ class Disk:
 def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Hold the lock file at `path` against other processes and other stores of this one.
 
-    Raises StorageUnavailable when somebody holds it for longer than `seconds`. The system frees it with its holder.
+    Raises StorageUnavailable, which says who it is, when somebody holds it for longer than `seconds`. The system frees
+    it with its holder.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + seconds
         while not _try_lock(fd):
             if time.monotonic() >= deadline:
-                raise StorageUnavailable(f"another process has held {path.parent.name}/{path.name} for {seconds} s")
+                raise StorageUnavailable(f"{_holder(fd)} has held {path.parent.name}/{path.name} for {seconds} s")
             time.sleep(_LOCK_RETRY_SECONDS)
         yield
     finally:
@@ -94,6 +99,19 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _holder(fd: int) -> str:
+    """Who holds the lock of an open file, as far as the system says: `process 77, which is stopped,`."""
+    inode = os.fstat(fd).st_ino
+    try:
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines() if f":{inode} " in line]
+        pid = next(int(fields[4]) for fields in held if fields[1] == "FLOCK")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, ValueError, IndexError, StopIteration):
+        return "another process"
+    whose = f"process {pid}" if pid != os.getpid() else "another store of this process"
+    return f"{whose}, which is stopped," if state in "Tt" else whose
 
 
 @contextmanager

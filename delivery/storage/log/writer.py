@@ -107,10 +107,13 @@ class Writer:
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        """Hold the partition's lock with the epoch standing. Raises Fenced, StorageUnavailable, OSError."""
+        """Hold the partition's lock with the epoch standing. Raises Fenced, StorageUnavailable, OSError.
+
+        Who is fenced does not even take the lock: it might be stopped again while holding it.
+        """
+        self._check_standing()
         with locked(self.folder / "lock"):
-            if self._epochs.current(self.key.partition) != self.epoch:
-                raise self._fenced()
+            self._check_standing()
             yield
 
     def _publish(self, batches: Sequence[Append]) -> None:
@@ -177,6 +180,10 @@ class Writer:
             self._cut_back()
         except (OSError, HootError) as error:
             _log.warning("%s: an unfinished write stays until it is opened anew: %s", self.key, error)
+
+    def _check_standing(self) -> None:
+        if self._epochs.current(self.key.partition) != self.epoch:
+            raise self._fenced()
 
     def _fenced(self) -> Fenced:
         newer = self._epochs.current(self.key.partition)

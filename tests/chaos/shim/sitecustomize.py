@@ -11,11 +11,13 @@ HOOT_CHAOS_DETOUR=ADDRESS:PORT,PORT,...
                        hosts register the address that they listen on.
 HOOT_CHAOS_TRAP=FILE   When FILE is there and says `ACTION MOMENT`, the next write of a message log removes it and then
                        does the action: `exit` is a kill -9, `stop` a SIGSTOP, both of this process. The moments are
-                       `before-write`, `after-write` (not yet on the disk) and `after-sync` (not yet confirmed).
+                       `before-write`, `after-write` (not yet on the disk), `after-sync` (not yet confirmed), and
+                       `locked`: the next time that it holds a partition's lock.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import signal
@@ -79,7 +81,11 @@ def _set_trap(path: str) -> None:
         sync(fd)
         sprung("after-sync")
 
-    os.pwritev, os.fdatasync = pwritev, fdatasync  # type: ignore[assignment]
+    def flock(fd: int, operation: int, lock: Callable[[int, int], None] = fcntl.flock) -> None:
+        lock(fd, operation)
+        sprung("locked")
+
+    os.pwritev, os.fdatasync, fcntl.flock = pwritev, fdatasync, flock  # type: ignore[assignment]
 
 
 if "HOOT_CHAOS_CLOCK" in os.environ:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from delivery import connect
 from delivery.errors import NotOwner
 from delivery.metastore.catalog import Catalog
 from delivery.model import QueueSettings
+from subscriber import Event
 from tests.integration.embedded import NEVER, eventually
 from tests.integration.engine import by_partition, check_checkpoints, check_delivered
 from tests.integration.several import Several, Steady, Watcher, several
@@ -23,9 +25,21 @@ Story = Callable[[Several, Watcher], None]
 
 
 @pytest.fixture
-def three(zookeeper_hosts: str, catalog: Catalog, tmp_path: Path) -> Iterator[Several]:
+def start(zookeeper_hosts: str, catalog: Catalog, tmp_path: Path) -> Callable[[int], AbstractContextManager[Several]]:
+    """Starts that many hosts on the queue."""
     catalog.create_queue("orders", QueueSettings(partitions=PARTITIONS))
-    with several(zookeeper_hosts, catalog, tmp_path, 3, "--set", f"window_messages={WINDOW}") as found:
+    return lambda count: several(zookeeper_hosts, catalog, tmp_path, count, "--set", f"window_messages={WINDOW}")
+
+
+@pytest.fixture
+def three(start: Callable[[int], AbstractContextManager[Several]]) -> Iterator[Several]:
+    with start(3) as found:
+        yield found
+
+
+@pytest.fixture
+def two(start: Callable[[int], AbstractContextManager[Several]]) -> Iterator[Several]:
+    with start(2) as found:
         yield found
 
 
@@ -79,7 +93,7 @@ def told_while_delivering(three: Several, story: Story, duplicates: int) -> Watc
         repeated = check_delivered(published, watcher.ids())
         print(f"{repeated} of {len(steady.stored)} messages came twice")
         assert repeated <= duplicates
-        assert watcher.events[told:] == [], "the subscriber noticed nothing"
+        assert {event.kind for event in watcher.events[told:]} <= {"moved"}, "nothing else was noticed"
     check_checkpoints(three.zookeeper, "orders", "watcher", published, watcher.ids())
     return watcher
 
@@ -122,6 +136,23 @@ def test_partitions_are_moved_while_they_are_in_use(three: Several) -> None:
             assert pause < 2.0, "some hundred milliseconds on a busy machine"
 
     told_while_delivering(three, story, duplicates=3 * WINDOW)
+
+
+def test_subscribers_see_of_a_move_one_event_and_every_message(two: Several) -> None:
+    moved: list[Event] = []
+
+    def story(two: Several, watcher: Watcher) -> None:
+        with connect(two.zookeeper) as client:
+            before = client.placement.owner("orders", 5)
+            target = two.hosts[1 - two.owner("orders", 5)]
+            client.placement.move("orders", 5, target)
+            after = client.placement.owner("orders", 5)
+            assert after.host is not None
+            assert after.host.host == target.host
+            moved.append(Event("moved", "orders", partition=5, former_epoch=before.epoch, epoch=after.epoch))
+
+    watcher = told_while_delivering(two, story, duplicates=WINDOW)
+    assert [event for event in watcher.events if event.kind == "moved"] == moved
 
 
 def test_a_drained_host_gives_everything_away_and_takes_nothing(three: Several) -> None:

@@ -10,6 +10,7 @@ import trio.lowlevel
 import trio.testing
 
 from delivery.model import Message
+from subscriber import Event
 from subscriber.inbox import Status
 from tests.hosting import eventually
 from tests.integration.subscribing import (
@@ -98,7 +99,7 @@ def test_a_failing_message_ends_the_run_and_the_next_run_goes_on_with_it(theatre
             assert await stage.owner.push(153, batch(101, 100), turn=(1, 2)) == (Status.OK, 200)
             assert await stage.owner.push(200, batch(201, 100), turn=(1, 2)) == (Status.OK, 300)
             await eventually(lambda: [event.kind for event in stage.events] == ["failed"])
-            assert isinstance(stage.events[0].error, ValueError)
+            assert (stage.events[0].partition, str(stage.events[0].error)) == (0, "154 is no good")
         assert noted.ids == ids(1, 300)
 
     play(story)
@@ -203,6 +204,41 @@ def test_after_a_failover_what_this_subscriber_handled_is_not_handed_out_again(t
             async with owner_of(attached(theatre.catalog)) as other:
                 assert await other.push(40, batch(31, 50), batch(81, 50), turn=(2, 1)) == (Status.OK, 130)
         assert noted.ids == ids(1, 130)
+
+    play(story)
+
+
+def test_each_move_of_a_partition_is_one_event_before_the_first_message_that_comes_from_there(
+    theatre: Theatre,
+) -> None:
+    async def story() -> None:
+        seen: list[object] = []
+        async with theatre.stage(lambda message: seen.append(message.number)) as stage:
+            stage.subscriber.on_event(lambda event: seen.append(event) if event.kind == "moved" else None)
+            owner = stage.owner
+            await owner.push(0, batch(1, 1), turn=(2, 1))
+            await owner.push(0, batch(1, 1, partition=1), partition=1, turn=(7, 1))
+            await owner.push(1, batch(2, 1), turn=(2, 2))
+            await owner.push(2, batch(3, 1), turn=(5, 1))
+            await owner.push(3, batch(4, 1), turn=(5, 1))
+            assert (await owner.push(4, batch(5, 1), turn=(2, 3)))[0] == Status.STALE
+            await owner.push(1, batch(2, 1, partition=1), partition=1, turn=(8, 1))
+            assert stage.subscriber.counters.pushes == 6, "a listener for events does not end the subscriber"
+        assert seen == [
+            1, 1, 2,
+            Event("moved", QUEUE, partition=0, former_epoch=2, epoch=5), 3, 4,
+            Event("moved", QUEUE, partition=1, former_epoch=7, epoch=8), 2,
+        ]  # fmt: skip
+
+    play(story)
+
+
+def test_a_subscription_that_is_attached_anew_is_told_of_no_former_owner(theatre: Theatre) -> None:
+    async def story() -> None:
+        for epoch in (1, 2):
+            async with theatre.stage(Noted()) as stage:
+                assert await stage.owner.push(0, batch(1, 1), turn=(epoch, 1)) == (Status.OK, 1)
+            assert "moved" not in {event.kind for event in stage.events}
 
     play(story)
 

@@ -1,0 +1,71 @@
+"""What a bench holds against what was published before it prints a rate: the callbacks' ids, and the checkpoints."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from delivery.client import Client
+from delivery.client.publisher import Receipt
+from delivery.errors import HootError
+
+_SETTLE_SECONDS = 10.0
+
+
+class BenchFailed(HootError):
+    """Something was lost, doubled or reordered, or not checkpointed: there is no rate to print."""
+
+    code = "bench_failed"
+
+
+def published(receipts: Iterable[Receipt]) -> dict[int, list[int]]:
+    """The ids of what was stored, by partition and in order. Waits; raises what a receipt does."""
+    found: dict[int, list[int]] = {}
+    for receipt in receipts:
+        stored = receipt.result()
+        found.setdefault(stored.partition, []).append(int(stored.id))
+    return {partition: sorted(ids) for partition, ids in found.items()}
+
+
+def delivered(ids_file: Path, partitions_file: Path | None) -> dict[int, list[int]]:
+    """What a consumer noted, by partition; without a file of partitions all of it is of partition 0."""
+    ids = array("q")
+    ids.frombytes(ids_file.read_bytes())
+    if partitions_file is None:
+        return {0: list(ids)}
+    partitions = array("H")
+    partitions.frombytes(partitions_file.read_bytes())
+    found: dict[int, list[int]] = {}
+    for partition, number in zip(partitions, ids, strict=True):
+        found.setdefault(partition, []).append(number)
+    return found
+
+
+def check_delivered(wanted: Mapping[int, Sequence[int]], got: Mapping[int, Sequence[int]]) -> None:
+    """Raise BenchFailed unless each partition's messages arrived once and in order, and no others."""
+    for partition in sorted({*wanted, *got}):
+        expected, found = wanted.get(partition, ()), got.get(partition, ())
+        if sorted(found) != list(expected):
+            raise BenchFailed(
+                f"partition {partition}: {len(expected)} messages were published and {len(found)} delivered; they are"
+                " not the same"
+            )
+        if any(a >= b for a, b in pairwise(found)):
+            raise BenchFailed(f"partition {partition}: messages were delivered out of order")
+
+
+def check_checkpoints(client: Client, queue: str, name: str, wanted: Mapping[int, Sequence[int]]) -> None:
+    """Raise BenchFailed unless the subscription's checkpoints reach each partition's last message, in time."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while (behind := _behind(client, queue, name, wanted)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if behind:
+        raise BenchFailed(f"the checkpoint of {name} stayed behind the last message of partition {behind[0]}")
+
+
+def _behind(client: Client, queue: str, name: str, wanted: Mapping[int, Sequence[int]]) -> list[int]:
+    positions = {one.partition: one.position for one in client.subscription_info(queue, name).partitions}
+    return [partition for partition, ids in wanted.items() if positions.get(partition, -1) < ids[-1]]

@@ -1,0 +1,166 @@
+"""What `hoot bench` prints, and what keeps it from printing: lost, doubled and reordered messages, and bad use."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from delivery.bench.checking import BenchFailed, check_delivered, delivered
+from delivery.bench.consumer import SpreadTally
+from delivery.bench.fencing import Gauge, fencing
+from delivery.bench.report import Result, described, result, summary, with_fencing
+from delivery.cli import run
+from delivery.model import Message, QueueSettings
+from delivery.storage.base import PartitionKey
+from delivery.storage.log import SegmentedLog
+from delivery.storage.log.epochs import Epochs
+
+WANTED = {0: [1, 2, 3], 2: [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("got", "text"),
+    [
+        ({0: [1, 2, 3], 2: [1]}, "partition 2: 2 messages were published and 1 delivered"),
+        ({0: [1, 2, 3]}, "partition 2: 2 messages were published and 0 delivered"),
+        ({0: [1, 2, 2, 3], 2: [1, 2]}, "partition 0: 3 messages were published and 4 delivered"),
+        ({0: [1, 2, 4], 2: [1, 2]}, "partition 0.*not the same"),
+        ({0: [1, 3, 2], 2: [1, 2]}, "partition 0: messages were delivered out of order"),
+        ({0: [1, 2, 3], 1: [1, 2]}, "partition 1: 0 messages were published and 2 delivered"),
+    ],
+    ids=["one lost", "a partition lost", "one doubled", "another one", "reordered", "another partition's"],
+)
+def test_no_rate_is_printed_for(got: dict[int, list[int]], text: str) -> None:
+    check_delivered(WANTED, WANTED)
+    with pytest.raises(BenchFailed, match=text):
+        check_delivered(WANTED, got)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_the_order_is_checked_by_partition_although_partitions_have_the_same_ids(tmp_path: Path, batches: bool) -> None:
+    tally = SpreadTally(5)
+    for partition, ids in ((2, [1]), (0, [1, 2]), (2, [2]), (0, [3])):
+        push = [Message(number, b"", "", None, partition, "bench") for number in ids]
+        if batches:
+            tally.batch(push)
+        else:
+            for message in push:
+                tally.message(message)
+    assert tally.done.is_set()
+    for file, noted in ((tmp_path / "ids", tally.ids), (tmp_path / "partitions", tally.partitions)):
+        file.write_bytes(noted.tobytes())
+    assert delivered(tmp_path / "ids", tmp_path / "partitions") == WANTED
+
+
+def test_of_a_queue_with_one_partition_ids_are_enough(tmp_path: Path) -> None:
+    (tmp_path / "ids").write_bytes(array("q", [5, 4]).tobytes())
+    assert delivered(tmp_path / "ids", None) == {0: [5, 4]}
+
+
+# -- what is printed
+
+
+def rated(rate: int, **more: int) -> Result:
+    return msgspec.structs.replace(result("live", 100, rate * 2, 2.0, "fsync"), **more)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "processes", "text"),
+    [(1, 1, "1 partition, 1 process"), (4, 2, "4 partitions, 2 processes")],
+)
+def test_the_line_and_the_json_say_how_many_partitions_and_processes(
+    partitions: int, processes: int, text: str
+) -> None:
+    found = rated(500_000, partitions=partitions, processes=processes)
+    assert described(found) == f"live 100 B: 500,000 messages/s, 50.0 MB/s (1,000,000 messages, fsync, {text})"
+    told = msgspec.json.decode(msgspec.json.encode(found))
+    assert (told["partitions"], told["processes"]) == (partitions, processes)
+
+
+def test_a_case_without_an_engine_has_neither() -> None:
+    line = described(result("floor", 8, 1000, 0.5))
+    assert line == "floor 8 B: 2,000 messages/s, 0.0 MB/s (1,000 messages, no disk)"
+
+
+def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:
+    line = described(summary([rated(rate, partitions=2, processes=2) for rate in (300, 100, 200)]))
+    assert line.startswith("median of 3: live 100 B: 200 messages/s")
+    assert line.endswith("2 partitions, 2 processes) (lowest 100, highest 300)")
+
+
+# -- fencing
+
+
+def test_fencing_times_appends_of_the_log_itself(tmp_path: Path) -> None:
+    found = fencing(100, 20, "os", tmp_path)
+    assert None not in (found.append_us, found.unconfirmed_us, found.confirm_us)
+    assert found.append_us == pytest.approx((found.unconfirmed_us or 0) + (found.confirm_us or 0), abs=0.002)
+    with closing(SegmentedLog(tmp_path)) as log:
+        log.open(key := PartitionKey("bench", "fencing", 0), 2, QueueSettings())
+        assert log.bounds(key).messages == 20 * 2 + 10, "each with and without, and what went ahead"
+
+
+def test_fencing_flushes_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(Gauge, "sync", lambda self, fd: flushed.append(fd))
+    fencing(100, 3, "os", tmp_path / "os")
+    before = len(flushed)
+    fencing(100, 3, "fsync", tmp_path / "fsync")
+    assert len(flushed) - 2 * before == 3 * 2 + 10
+
+
+def test_the_look_is_taken_behind_each_write_and_flush_of_every_second_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    current = Epochs.current
+
+    def noting(self: Epochs, partition: int) -> int:
+        looks.append(partition)
+        return current(self, partition)
+
+    counts = []
+    for messages in (1, 10):
+        with monkeypatch.context() as patched:
+            patched.setattr(Epochs, "current", noting)
+            fencing(100, messages, "fsync", tmp_path / str(messages))
+        counts.append(len(looks))
+        looks.clear()
+    assert counts[1] - counts[0] == (10 - 1) * (1 + 3), "the log's own look in each, two more in every second one"
+
+
+def test_a_summary_of_fencing_tells_the_extremes_of_the_look() -> None:
+    measured = ((20.0, 0.25), (22.0, 0.75), (21.0, 0.5), (30.0, 0.1), (19.0, 0.6))
+    runs = [with_fencing(result("fencing", 100, 50, 1.0, "os"), append, look) for append, look in measured]
+    line = described(runs[0])
+    assert line.startswith("fencing 100 B: an append takes 20.000 µs, 19.750 µs without confirming the epoch")
+    assert line.endswith(": 0.250 µs more (50 appends, os)")
+    line = described(summary(runs))
+    assert line.startswith("median of 5: fencing 100 B: an append takes 21.000 µs, 20.500 µs without")
+    assert line.endswith("(lowest look 0.100, highest 0.750)")
+
+
+# -- bad use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["live", "--zookeeper", "127.0.0.1:1", "--processes", "2"], "--zookeeper names a running engine"),
+        (["live", "--zookeeper", "127.0.0.1:1", "--processes", "1"], "--zookeeper names a running engine"),
+        (["live", "--processes", "0"], "--processes"),
+        (["latency", "--batches"], "not with --batches"),
+        (["fencing", "--durability", "memory"], "--durability fsync or os"),
+    ],
+)
+def test_what_does_not_go_together_is_bad_use(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", *arguments]) == 2
+    told = capsys.readouterr()
+    assert text in told.err
+    assert told.out == ""

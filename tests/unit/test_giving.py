@@ -1,0 +1,77 @@
+"""Giving many partitions away at once: a few at a time, so that none stands still for longer than it must."""
+
+from __future__ import annotations
+
+import threading
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from delivery.cluster.giving import TURNS
+from delivery.cluster.partition import OwnedPartition
+from tests.hosting import eventually
+from tests.sharing import Company, other, together, wide
+
+MANY = 2 * TURNS + 8
+
+
+def test_of_many_partitions_that_are_given_away_the_later_are_delivered_from_until_it_is_their_turn() -> None:
+    async def story(company: Company) -> None:
+        owned = [await company.scene.ownership.acquire("orders", number, given=True) for number in range(MANY)]
+        company.cluster.gate = threading.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(company.giving.empty)
+            await eventually(lambda: len(company.scene.ownership) == MANY - TURNS)
+            await wait_all_tasks_blocked(0.05)
+            assert sum(one.feed.error is None and not one.use.draining for one in owned) == MANY - TURNS
+            company.cluster.gate.set()
+        assert len(company.peers.asked) == MANY
+
+    together(Company(other("h", 22), cluster=wide(MANY)), story)
+
+
+def test_subscribers_that_are_slow_to_answer_keep_no_other_partition_from_its_turn() -> None:
+    async def story(company: Company) -> None:
+        owned = [await company.scene.ownership.acquire("orders", number, given=True) for number in range(MANY)]
+        async with trio.open_nursery() as nursery:
+
+            async def read(one: OwnedPartition) -> None:
+                with trio.CancelScope() as scope, one.reading(lambda: None, scope.cancel):
+                    await trio.sleep_forever()
+
+            slow = owned[: 2 * TURNS]
+            for one in slow:
+                nursery.start_soon(read, one)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(company.giving.empty, 1000.0)
+            await eventually(lambda: len(company.peers.asked) == MANY - len(slow))
+            await eventually(lambda: all(one.use.draining for one in slow))
+            nursery.cancel_scope.cancel()
+
+    together(Company(other("h", 22), cluster=wide(MANY)), story)
+
+
+def test_who_empties_a_host_twice_at_once_waits_for_nothing_twice() -> None:
+    """As when a host that is draining is stopped: what one has in its hands, the other wants."""
+
+    async def story(company: Company) -> None:
+        owned = [await company.scene.ownership.acquire("orders", number, given=True) for number in range(MANY)]
+        drained = [trio.Event() for _ in owned]
+        async with trio.open_nursery() as nursery:
+
+            async def read(one: OwnedPartition, asked: trio.Event) -> None:
+                answered.append(one)
+                with trio.CancelScope() as scope, one.reading(asked.set, scope.cancel):
+                    await asked.wait()
+                    await trio.sleep(0.5)
+
+            answered: list[OwnedPartition] = []
+            for one, asked in zip(owned, drained, strict=True):
+                nursery.start_soon(read, one, asked)
+            await eventually(lambda: len(answered) == MANY)
+            for _ in range(2):
+                nursery.start_soon(company.giving.empty, 1000.0)
+        assert len(company.scene.ownership) == 0
+        assert len(company.peers.asked) == MANY
+
+    together(Company(other("h", 22), cluster=wide(MANY)), story)
