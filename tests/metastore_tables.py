@@ -6,7 +6,8 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from delivery.errors import HootError, NoKey
+from delivery.errors import HootError
+from delivery.metastore.errors import NoKey
 from delivery.metastore.tables.base import (
     MetaStore,
     MetastoreCursor,

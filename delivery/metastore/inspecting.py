@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from delivery.errors import CorruptRecord, InvalidRequest, MetadataUnavailable, NoKey
+from delivery.errors import CorruptRecord, InvalidRequest, MetadataUnavailable
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.errors import NoKey
 from delivery.metastore.managers import layout, ownership, persistence
 from delivery.metastore.managers.records import SEPARATOR
 from delivery.metastore.tables.base import Found, MetaStore, MetastoreScannableTable, MetastoreTable

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from delivery.errors import (
-    BadVersion,
-    CorruptRecord,
-    HootError,
-    InvalidRequest,
-    KeyExists,
-    NoKey,
-    NoOwnerInfo,
-    OwnerInfoExists,
-)
+from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest
 from delivery.metastore.access import Access
+from delivery.metastore.errors import KeyExists, NoKey, NoOwnerInfo, OwnerInfoExists
 from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange
 from delivery.metastore.queues import Queues
 from delivery.metastore.tables.versions import Version, Versioned

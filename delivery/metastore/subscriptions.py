@@ -18,16 +18,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from delivery.errors import (
-    BadVersion,
-    CorruptRecord,
-    HootError,
-    SubscriptionBusy,
-    SubscriptionExists,
-    UnknownSubscription,
-)
+from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
+from delivery.metastore.errors import SubscriptionExists
 from delivery.metastore.managers.records import SubscriptionState, subscription_key
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.ops import Create, Delete, InDoubt, NotEmpty, Op, Set

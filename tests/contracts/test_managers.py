@@ -7,18 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from delivery.errors import (
-    BadVersion,
-    CorruptRecord,
-    HootError,
-    InvalidRequest,
-    LayoutMismatch,
-    NoOwnerInfo,
-    NoPersistenceInfo,
-    OwnerInfoExists,
-    PersistenceInfoExists,
-)
+from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest, LayoutMismatch
 from delivery.ids import ID_MAX
+from delivery.metastore.errors import NoOwnerInfo, NoPersistenceInfo, OwnerInfoExists, PersistenceInfoExists
 from delivery.metastore.managers import layout
 from delivery.metastore.managers.layout import MetaLayout, ensure_layout, format_metastore, read_layout
 from delivery.metastore.managers.ownership import TopicOwnershipManager

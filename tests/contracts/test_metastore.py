@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from delivery.errors import (
-    BadVersion,
-    IllegalOperation,
-    KeyExists,
-    NoKey,
-    ValueTooLarge,
-)
+from delivery.errors import BadVersion
+from delivery.metastore.errors import IllegalOperation, KeyExists, NoKey, ValueTooLarge
 from delivery.metastore.tables.base import (
     MetaStore,
     MetastoreTable,

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from delivery.errors import (
-    IllegalOperation,
-    ScannerClosed,
-)
+from delivery.errors import ScannerClosed
+from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.tables.base import (
     MetastoreScannableTable,
     MetastoreTable,

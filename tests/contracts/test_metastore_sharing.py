@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from delivery.errors import (
-    BadVersion,
-    Closed,
-    HootError,
-    IllegalOperation,
-    InvalidRequest,
-    KeyExists,
-    NoKey,
-)
+from delivery.errors import BadVersion, Closed, HootError, InvalidRequest
+from delivery.metastore.errors import IllegalOperation, KeyExists, NoKey
 from delivery.metastore.tables.base import (
     MetaStore,
     MetastoreTable,

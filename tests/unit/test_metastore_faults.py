@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, NoKey, Throttled
+from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, Throttled
+from delivery.metastore.errors import NoKey
 from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.records import OwnerInfo, SubscriptionState
 from delivery.metastore.managers.states import SaveState, SubscriptionStates

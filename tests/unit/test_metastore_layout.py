@@ -7,7 +7,8 @@ import itertools
 import pytest
 import trio
 
-from delivery.errors import BadVersion, CorruptRecord, NoKey, TableFull
+from delivery.errors import BadVersion, CorruptRecord
+from delivery.metastore.errors import NoKey, TableFull
 from delivery.metastore.tables import pages
 from delivery.metastore.tables.aio import AsyncMetaStore
 from delivery.metastore.tables.base import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from delivery.errors import CorruptRecord, HootError, NoOwnerInfo, OwnerInfoExists
+from delivery.errors import CorruptRecord, HootError
+from delivery.metastore.errors import NoOwnerInfo, OwnerInfoExists
 from delivery.metastore.managers.partitions import Page, PartitionInfos
 from delivery.metastore.managers.records import Codec, OwnerInfo, check_owner
 from delivery.metastore.tables.base import MetaStore

@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, KeyExists, NoKey
+from delivery.errors import BadVersion, CorruptRecord, HootError
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.managers.records import SEPARATOR, Codec, partition_key
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.tables.base import MetaStore, Put, Remove

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from delivery.errors import CorruptRecord, InvalidRequest, KeyExists, NoKey, QueueExists, UnknownQueue
+from delivery.errors import CorruptRecord, InvalidRequest, QueueExists, UnknownQueue
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.managers.records import Codec
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import QueueRecord

@@ -13,16 +13,8 @@ from typing import Final
 
 import msgspec
 
-from delivery.errors import (
-    BadVersion,
-    CorruptRecord,
-    Fenced,
-    HootError,
-    KeyExists,
-    NoKey,
-    UnknownPartition,
-    UnknownSubscription,
-)
+from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, UnknownPartition, UnknownSubscription
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.managers.records import (
     AFTER,
     SEPARATOR,

@@ -13,7 +13,8 @@ from typing import ClassVar, Final, Self
 
 import msgspec
 
-from delivery.errors import Closed, CorruptRecord, HootError, IllegalOperation, NoKey
+from delivery.errors import Closed, CorruptRecord, HootError
+from delivery.metastore.errors import IllegalOperation, NoKey
 from delivery.metastore.tables.ranges import EVERYTHING, KeyRange, Order, key_range
 from delivery.metastore.tables.values import ALL, NONE, Fields, Value, check_fields, check_key
 from delivery.metastore.tables.versions import Version, Versioned, check_version

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from delivery.errors import BadVersion, HootError, KeyExists, MetadataUnavailable, NoKey
+from delivery.errors import BadVersion, HootError, MetadataUnavailable
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.ops import ANY_VERSION, Create, Delete, Op, Set
 from delivery.metastore.tables.base import Change, Put
 from delivery.metastore.tables.entries import decode_value, encode_value

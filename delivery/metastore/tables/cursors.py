@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from delivery.errors import HootError, IllegalOperation, NoKey, ScannerClosed
+from delivery.errors import HootError, ScannerClosed
+from delivery.metastore.errors import IllegalOperation, NoKey
 from delivery.metastore.tables.base import (
     Found,
     MetastoreCursor,

@@ -7,7 +7,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import ClassVar
 
-from delivery.errors import BadVersion, HootError, IllegalOperation, InvalidRequest, KeyExists, NoKey, Throttled
+from delivery.errors import BadVersion, HootError, InvalidRequest, Throttled
+from delivery.metastore.errors import IllegalOperation, KeyExists, NoKey
 from delivery.metastore.tables.base import (
     WATCHES_MAX,
     Change,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, TableFull
+from delivery.errors import BadVersion, CorruptRecord
+from delivery.metastore.errors import TableFull
 from delivery.metastore.ops import Op, Refused
 from delivery.metastore.tables.base import MetaStore, MetastoreCursor, MetastoreScannableTable, Put
 from delivery.metastore.tables.changes import Work

@@ -28,7 +28,8 @@ from typing import Final
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, MetadataUnavailable, TableFull
+from delivery.errors import BadVersion, CorruptRecord, MetadataUnavailable
+from delivery.metastore.errors import TableFull
 from delivery.metastore.ops import Check, Create, Delete, Op, Set
 from delivery.metastore.tables.entries import decode_key, encode_key
 from delivery.metastore.znodes import ZNodes

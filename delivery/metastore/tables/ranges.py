@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from delivery.errors import IllegalOperation
+from delivery.metastore.errors import IllegalOperation
 
 
 class Order(Enum):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from delivery.errors import IllegalOperation, ValueTooLarge
+from delivery.metastore.errors import IllegalOperation, ValueTooLarge
 
 KEY_BYTES_MAX: Final = 512
 """In UTF-8. The longest that Hoot makes has 505: a queue, a subscription and a partition, with separators."""

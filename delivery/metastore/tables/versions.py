@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-from delivery.errors import IllegalOperation
+from delivery.metastore.errors import IllegalOperation
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from delivery.errors import CorruptRecord, IllegalOperation, MetadataUnavailable
+from delivery.errors import CorruptRecord, MetadataUnavailable
+from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.ops import Create, Delete, NodeExists, NoNode, Op
 from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable, check_table
 from delivery.metastore.tables.hashed import BUCKETS, HashedTable
