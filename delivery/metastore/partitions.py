@@ -15,7 +15,6 @@ from delivery.errors import (
     NoOwnerInfo,
     OwnerInfoExists,
 )
-from delivery.metastore.access import Access
 from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange
 from delivery.metastore.queues import Queues
 from delivery.metastore.tables.versions import Version, Versioned
@@ -47,7 +46,7 @@ class Sealed(Protocol):
 Present = Versioned[PersistenceInfo] | CorruptRecord | None
 
 
-class Partitions(Queues, Access):
+class Partitions(Queues):
     """The owners of partitions. One counts while its host is registered by that session; not checked here."""
 
     def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
