@@ -71,12 +71,6 @@ class UnknownHost(HootError):
     code = "unknown_host"
 
 
-class HostsRegistered(HootError):
-    """What needs a cluster at rest was asked for while region hosts are registered."""
-
-    code = "hosts_registered"
-
-
 class HostDraining(HootError):
     """The host takes no partitions: it gives away those it has, before it stops."""
 

@@ -41,7 +41,6 @@ _HINTS = {
     "unknown_partition": "`hoot queue info NAME` shows the partitions",
     "unknown_subscription": "`hoot subscription list` shows the subscriptions",
     "unknown_host": "`hoot host list` shows the live ones",
-    "hosts_registered": "stop the hosts that `hoot host list` shows; a killed one goes when its session times out",
     "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
     "subscription_busy": "stop the other subscriber, take another --name, or take this one over with --force",
     "unknown_outcome": "the messages may be stored; scan the queue before publishing them again",

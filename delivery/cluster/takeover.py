@@ -13,9 +13,10 @@ first one tries at once, each later one a second after the one before it, and on
 with a partition that a host could not open and released, while that host itself waits for longer each time: where it
 can be opened nowhere, each host tries it as seldom as it sweeps.
 
-Requests to ZooKeeper when P partitions of a dead host fall to H survivors: for each partition 3 reads, one write and
-one checkpoint read per subscription by the host that takes it, 2 reads by each other one: P·(4 + 2·(H - 1)) in all,
-and H·(1 + H) for reading the hosts. A sweep costs each host a request per partition of the queues in which it waits.
+Requests to ZooKeeper when P partitions of a dead host fall to H survivors: for each partition 3 reads and one write by
+the host that takes it, 2 reads by each other one: P·(4 + 2·(H - 1)) in all, and H·(1 + H) for reading the hosts. The
+states of its subscriptions are read and written many at a time (dispatch.taking). A sweep costs each host a request
+per partition of the queues in which it waits.
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""What Hoot keeps in ZooKeeper: paths and records (`records`), connection (`zookeeper`), typed access (`catalog`)."""
+"""What Hoot keeps about itself, with ZooKeeper's help.
+
+`catalog` is what everybody uses: a thin face on the `managers`, which keep what lasts in the tables of a MetaStore
+(`tables`), and on the znodes that live with a session (`records`). `zookeeper` is the connection, the only file that
+knows kazoo; `inspecting` shows operators what is there.
+"""

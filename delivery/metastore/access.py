@@ -19,7 +19,7 @@ from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.ops import InDoubt, Op, Refused
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
-from delivery.model import PARTITIONS_MAX, check_partition, near_names
+from delivery.model import near_names
 
 ATTEMPTS: Final = 40
 """How often a compare-and-set is tried against others before the caller is told."""
@@ -57,10 +57,14 @@ class Access:
         return found is not None
 
     @property
+    def _has_tables(self) -> bool:
+        return self._opened is not None or self.is_laid_out
+
+    @property
     def managers(self) -> Managers:
         """The managers. Raises MetadataUnavailable before the first `ensure_layout`, and LayoutMismatch."""
         if self._opened is None:
-            if not self.is_laid_out:
+            if not self._has_tables:
                 raise MetadataUnavailable(
                     "this ZooKeeper holds nothing of Hoot yet: start a region host with `hoot serve`"
                 )
@@ -96,8 +100,3 @@ def give_way(attempt: int) -> None:
     """Pause before the next attempt at what others are changing, too; at random, so that they do not meet again."""
     if attempt:
         time.sleep(random.uniform(0.0, min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0**attempt)))
-
-
-def checked_partition(queue: str, partition: int) -> int:
-    """`partition` if any queue can have it. Raises UnknownPartition."""
-    return check_partition(partition, PARTITIONS_MAX, queue)

@@ -10,9 +10,10 @@ gives CorruptRecord with its path, or its table and key.
 
 from __future__ import annotations
 
-from delivery.errors import CorruptRecord, HostsRegistered, MetadataUnavailable
+from delivery.errors import CorruptRecord, MetadataUnavailable
 from delivery.metastore import records
 from delivery.metastore.access import Managers
+from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.partitions import Partitions
@@ -40,15 +41,16 @@ class Catalog(Partitions, Subscriptions):
         self._opened = Managers(self._store)
 
     def check_at_rest(self) -> None:
-        """Raises HostsRegistered while any host is registered, readable or not."""
+        """Raises IllegalOperation while any host is registered, readable or not."""
         names = self._zk.children(records.HOSTS)
         if names:
-            raise HostsRegistered(
-                f"{len(names)} hosts are registered, such as {names[0]}: all of them have to be stopped"
+            raise IllegalOperation(
+                f"{len(names)} hosts are registered, such as {names[0]}: stop all that `hoot host list` shows; a killed"
+                " one is registered until its session times out"
             )
 
     def format(self) -> None:
-        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises HostsRegistered."""
+        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises IllegalOperation."""
         self.check_at_rest()
         self._zk.delete_tree(records.LISTENERS, below=True)
         layout.format_metastore(self._zk, self._store)

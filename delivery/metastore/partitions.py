@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest
-from delivery.metastore.access import Access
 from delivery.metastore.errors import KeyExists, NoKey, NoOwnerInfo, OwnerInfoExists
 from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange
 from delivery.metastore.queues import Queues
@@ -39,7 +38,7 @@ class Sealed(Protocol):
 Present = Versioned[PersistenceInfo] | CorruptRecord | None
 
 
-class Partitions(Queues, Access):
+class Partitions(Queues):
     """The owners of partitions. One counts while its host is registered by that session; not checked here."""
 
     def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:

@@ -41,7 +41,7 @@ class Queues(Access):
 
     def queue_pages(self) -> Iterator[list[str]]:
         """The names of all queues, sorted, some at a time."""
-        if self._opened is None and not self.is_laid_out:
+        if not self._has_tables:
             return
         after: str | None = None
         while page := self.managers.queues.list_queue_names(after):
@@ -124,6 +124,9 @@ class Queues(Access):
         return [] if found is None else [(name, partition) for partition in range(found.value.settings.partitions)]
 
     def _versioned_queue(self, name: str, watch: Watcher | None = None) -> Versioned[QueueRecord]:
+        check_name("queue", name)
+        if not self._has_tables:
+            raise UnknownQueue(f"there is no queue {name!r}: create it with `hoot queue create {name}`")
         found = self.managers.queues.read_queue(name, watch)
         if found is None:
             raise self._unknown_queue(name)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
-from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
+from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.errors import SubscriptionExists
 from delivery.metastore.managers.records import SubscriptionState, subscription_key
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
@@ -32,7 +32,7 @@ from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name, near_names
 
 
-class Subscriptions(Queues, Access):
+class Subscriptions(Queues):
     """The durable records of subscriptions, how far they have come, and who is attached."""
 
     def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
@@ -54,8 +54,8 @@ class Subscriptions(Queues, Access):
     def put_subscription(self, record: SubscriptionRecord, *, create: bool) -> None:
         """Write a new subscription, or another record for one that is there.
 
-        Raises UnknownQueue; BadVersion when a new one is there already, or others keep changing it; UnknownSubscription
-        when the one to change is not there; InvalidRequest when that is another one, by its time of creation.
+        Raises UnknownQueue; BadVersion when a new one is there already, when the one to change is another now, and when
+        others keep changing it; UnknownSubscription when it is not there.
         """
         if create:
             self._check_queue(record.queue)
@@ -67,6 +67,8 @@ class Subscriptions(Queues, Access):
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._preferences(record.queue, record.name)
+            if (found.value.generation, found.value.created_ms) != (record.generation, record.created_ms):
+                raise BadVersion(f"subscription {record.name!r} was deleted and made again by somebody else")
             try:
                 self.managers.subscriptions.update_subscription_data(record, found.version)
             except BadVersion:

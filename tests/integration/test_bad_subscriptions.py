@@ -305,7 +305,7 @@ def test_a_host_refuses_a_zookeeper_tree_of_another_layout_and_touches_nothing(s
     before = site.tree("/newer")
     host = HostProcess(f"{site.running.address}/newer", tmp_path / "data")
     try:
-        with pytest.raises(EmbeddedError, match="holds Hoot's data in layout 2"):
+        with pytest.raises(EmbeddedError, match="metadata is in the MetaStore 'zookeeper', version 2"):
             host.start()
     finally:
         host.stop()

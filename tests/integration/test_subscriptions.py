@@ -67,6 +67,8 @@ def test_a_subscription_is_written_listed_and_read_back(queue: Catalog) -> None:
 def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(queue: Catalog) -> None:
     with pytest.raises(BadVersion):
         queue.put_subscription(msgspec.structs.replace(subscription(), topics=()), create=True)
+    with pytest.raises(BadVersion):
+        queue.put_subscription(subscription(created_ms=CREATED_MS + 1), create=False)
     with pytest.raises(UnknownSubscription, match="did you mean s"):
         queue.put_subscription(subscription(name="ss"), create=False)
     with pytest.raises(UnknownQueue):

@@ -20,6 +20,7 @@ from delivery.metastore.managers import ownership, persistence, queues, states, 
 from delivery.metastore.ops import InDoubt, NodeExists
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
+from delivery.model import lay_out
 
 FOLDER: Final = "/hoot/metastore"
 PATH: Final = f"{FOLDER}/layout"
@@ -34,6 +35,9 @@ class MetaLayout(msgspec.Struct, frozen=True):
     metastore: str
     metastore_version: int
     managers_version: int = MANAGERS_VERSION
+
+
+lay_out(MetaLayout)
 
 
 def read_layout(zk: ZNodes) -> MetaLayout | None:

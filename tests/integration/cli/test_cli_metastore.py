@@ -111,7 +111,7 @@ def test_nothing_is_wiped_while_a_host_is_registered(hoot: Hoot, zk: ZooKeeperCl
         open_catalog(zk).register_host(host())
     else:
         zk.create("/hoot/hosts/damaged", b"{")
-    assert hoot.refused("metastore", "format", "--yes")["error"] == "hosts_registered"
+    assert hoot.refused("metastore", "format", "--yes")["error"] == "illegal_operation"
     assert open_catalog(zk).queues() == ["q", "q2", "r"]
 
 
