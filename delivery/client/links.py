@@ -15,7 +15,7 @@ from delivery.rpc.blocking import BlockingConnection
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0
 """A host that does not answer a publish within this time is given up; another attempt follows."""
-SILENT_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 0.5
 """One that does not within this time is looked for in ZooKeeper, as often: its partition may have another owner."""
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 LATE_SECONDS: Final = 0.02
 """How often deadlines are looked at, at most."""
-NAP_SECONDS: Final = 1.0
+NAP_SECONDS: Final = 0.5
 """The longest wait while anything is held, and for as long afterwards: who sends again soon need wake nobody."""
 
 

@@ -34,7 +34,8 @@ class EmbeddedZooKeeper:
     """One ZooKeeper server with its data in a folder, reachable from this machine only.
 
     `port` is the client port; without one the folder's last port is taken again if it is free, else a free one.
-    `heap_mib` bounds the Java heap: 128 was ample for 60,000 znodes, with 190 MiB for the whole process.
+    `heap_mib` bounds the Java heap, of which it takes what it needs: 60,000 znodes were well with 128, and 190 for the
+    whole process; an entry of the MetaStore needs about a KiB.
     `start_seconds` is the deadline of `start`. Raises `ConfigError` for values that cannot be.
 
     Whoever calls `start` calls `stop`, or uses it as a context manager. Calls must not overlap: it is not for two
@@ -42,7 +43,7 @@ class EmbeddedZooKeeper:
     """
 
     def __init__(
-        self, data_dir: Path, *, port: int | None = None, heap_mib: int = 128, start_seconds: float = 30.0
+        self, data_dir: Path, *, port: int | None = None, heap_mib: int = 512, start_seconds: float = 30.0
     ) -> None:
         problems = []
         if port is not None and not 0 < port < 65_536:

@@ -45,8 +45,8 @@ class Catalog(Partitions, Subscriptions):
         names = self._zk.children(records.HOSTS)
         if names:
             raise IllegalOperation(
-                f"{len(names)} hosts are registered, such as {names[0]}: stop all that `hoot host list` shows; a killed"
-                " one is registered until its session times out"
+                f"hosts are registered ({len(names)}, such as {names[0]}): stop all that `hoot host list` shows; a"
+                " killed one is registered until its session times out"
             )
 
     def format(self) -> None:
