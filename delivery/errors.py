@@ -250,6 +250,21 @@ class EmbeddedError(HootError):
     code = "embedded_failed"
 
 
+def _leaves(base: type[HootError]) -> dict[str, type[HootError]]:
+    found = {base.code: base}
+    for child in base.__subclasses__():
+        found.update(_leaves(child))
+    return found
+
+
+_BY_CODE = _leaves(HootError)
+
+
+def from_code(code: str, message: str, address: str | None = None) -> HootError:
+    """The error that a peer reported by `code`; an unknown code gives the base class, its text kept."""
+    return _BY_CODE.get(code, HootError)(message, address=address or None)
+
+
 def again(error: HootError) -> HootError:
     """A fresh copy to raise: one instance raised by several tasks would gather all their tracebacks."""
     return type(error)(error.message, address=error.address)

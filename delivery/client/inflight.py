@@ -126,13 +126,6 @@ class Lane:
             return False
         return len(self._flying) < (self._window if self._proven else 1)
 
-    def wake_at(self) -> float | None:
-        """When something is to be done though no answer comes: a retry, or a deadline. None when nothing is held."""
-        times = [entry.batch.deadline for entry in (*self._flying, *self._waiting) if not entry.reported]
-        if self._waiting and not self._flying:
-            times.append(self.paused_until)
-        return min(times, default=None)
-
     def add(self, batch: Batch) -> None:
         """One more batch, behind all others."""
         self._waiting.append(Entry(batch))

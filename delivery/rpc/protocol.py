@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 from thriftpy2.thrift import TApplicationException, TMessageType
 
-from delivery import errors
-from delivery.errors import HootError, ProtocolError
+from delivery.errors import HootError, ProtocolError, from_code
 from delivery.rpc.decoder import Decoder
 from delivery.rpc.encoder import Encoder
 from delivery.rpc.idl import load_idl, methods
@@ -36,9 +35,6 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 """The default limit of one frame, as Apache Thrift's; it holds the largest batch."""
 _ERROR_TEXT_MAX: Final = 4000
 _METHOD_NAME_MAX: Final = 200
-_BY_CODE: Final = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HootError)
-}
 
 Frame = tuple[list[Part], int]
 """A frame to send: its parts, its length in front, and how many bytes they are together."""
@@ -120,16 +116,10 @@ def decode_reply(service: str, method: str, seqid: int, frame: memoryview) -> An
     made = methods(service)[method].result
     outcome = decoder.struct(made)
     if (error := getattr(outcome, "error", None)) is not None:
-        return _reported(error)
+        return from_code(error.code or HootError.code, (error.message or "")[:_ERROR_TEXT_MAX], error.address)
     if 0 in made.thrift_spec and outcome.success is None:
         raise ProtocolError(f"a reply to {method} without a result")
     return getattr(outcome, "success", None)
-
-
-def _reported(error: Any) -> HootError:
-    """The error that a peer declared; one with an unknown code gives the base class, its text kept."""
-    kind = _BY_CODE.get(error.code or "", HootError)
-    return kind((error.message or "")[:_ERROR_TEXT_MAX], address=error.address or None)
 
 
 def _frame(kind: int, name: str, seqid: int, content: Any, frame_bytes_max: int) -> Frame:

@@ -142,4 +142,4 @@ def test_abandoning_reports_each_once() -> None:
     assert [one for one, _ in reports] == batches[1:]
     assert [isinstance(error, UnknownOutcome) for _, error in reports] == [True, True, False, False]
     assert made.idle
-    assert made.wake_at() is None
+    assert (made.flying, made.backlog) == (0, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -18,7 +17,6 @@ from delivery.errors import (
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings
 from tests.integration.metastore import (
     Interposed,
     at_once,
@@ -28,21 +26,6 @@ from tests.integration.metastore import (
 )
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def queue(catalog: Catalog) -> Catalog:
-    """The catalog with a queue `q` and its subscription `s`."""
-    catalog.create_queue("q", QueueSettings(partitions=2))
-    catalog.put_subscription(subscription(), create=True)
-    return catalog
-
-
-@pytest.fixture
-def other(zookeeper_hosts: str) -> Iterator[Catalog]:
-    """The catalog over another session."""
-    with ZooKeeperClient(zookeeper_hosts) as client:
-        yield open_catalog(client)
 
 
 def test_an_attached_listener_is_there_until_its_session_ends_and_the_subscription_stays(

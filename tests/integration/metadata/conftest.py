@@ -1,0 +1,27 @@
+"""A queue with a subscription in a real ZooKeeper, and a second session that looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
+from tests.integration.metastore import subscription
+
+
+@pytest.fixture
+def queue(catalog: Catalog) -> Catalog:
+    """The catalog with a queue `q` and its subscription `s`."""
+    catalog.create_queue("q", QueueSettings(partitions=2))
+    catalog.put_subscription(subscription(), create=True)
+    return catalog
+
+
+@pytest.fixture
+def other(zookeeper_hosts: str) -> Iterator[Catalog]:
+    """The catalog over another session."""
+    with ZooKeeperClient(zookeeper_hosts) as client:
+        yield open_catalog(client)
