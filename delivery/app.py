@@ -22,12 +22,12 @@ from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
 from delivery.api.scanners import ScannerTable
 from delivery.api.thrift import ThriftApi
-from delivery.cluster.membership import Membership
+from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
-from delivery.cluster.sharing import Sharing
+from delivery.cluster.sharing.sharing import Sharing
 from delivery.config import HostConfig, software_version
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import trio
 
-from delivery.cluster.giving import Giving
-from delivery.cluster.hosts import HostTable
-from delivery.cluster.mending import Mending
-from delivery.cluster.news import News
-from delivery.cluster.peers import Peers
-from delivery.cluster.placing import Placing
-from delivery.cluster.takeover import Takeovers
+from delivery.cluster.hosts.peers import Peers
+from delivery.cluster.hosts.table import HostTable
+from delivery.cluster.sharing.giving import Giving
+from delivery.cluster.sharing.mending import Mending
+from delivery.cluster.sharing.news import News
+from delivery.cluster.sharing.placing import Placing
+from delivery.cluster.sharing.takeover import Takeovers
 from delivery.errors import HootError
 from delivery.metastore.records import HostRecord
 from tests.hosting import ME, Scene, ScriptedCluster, queue_record

@@ -38,7 +38,7 @@ class Owners(Protocol):
 
 
 class Shared(Protocol):
-    """This host among the others (cluster.sharing.Sharing)."""
+    """This host among the others (cluster.sharing.sharing.Sharing)."""
 
     async def take(self, queue: str, partition: int) -> None:
         """Take a partition that is given to this host."""

@@ -1,10 +1,9 @@
 """What this host is and owns: its registration, the queues it knows, its partitions, and what others have of them.
 
-`membership` keeps the host registered in ZooKeeper; `queues` mirrors the queue records; `ownership` (with `claims`,
-`refusals`, `cleaning`) claims partitions and drops them when they are lost; `partition` is one of them, with the `feed`
-that wakes its readers and its `use`; `retention` trims them.
+`queues` mirrors the queue records; `ownership` (with `claims`, `refusals`, `cleaning`) claims partitions and drops them
+when they are lost; `partition` is one of them, with the `feed` that wakes its readers, its `use` and its `load`;
+`retention` trims them, `sealing` tells what earlier epochs left. None of these knows of other hosts.
 
-`sharing` puts together what several hosts need: `hosts` mirrors their records and `peers` calls them; `placing` sends
-first touches to the least loaded, `takeover` waits for what others own, `giving` hands partitions over, `upkeep` tells
-the load, sheds and releases. The decisions are plain functions: `placement`, `shedding`, `load`.
+`hosts` is who is there: `membership` keeps this host registered, `table` mirrors the others, `peers` calls them.
+`sharing` is what several hosts do about their partitions.
 """

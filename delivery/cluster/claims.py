@@ -36,7 +36,7 @@ class Directory(Protocol):
 
 
 class Member(Protocol):
-    """This host in the cluster (membership.Membership)."""
+    """This host in the cluster (hosts.membership.Membership)."""
 
     @property
     def host(self) -> str:

@@ -15,9 +15,9 @@ from typing import Final, Protocol
 
 import trio
 
+from delivery.cluster.bell import Doorbell
 from delivery.cluster.claims import Claims, Directory, Member
 from delivery.cluster.cleaning import Cleaning
-from delivery.cluster.handover import Doorbell
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import TROUBLE, Refusals
 from delivery.errors import HootError, MetadataUnavailable, NotOwner, StorageUnavailable, UnknownQueue, again

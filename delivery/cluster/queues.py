@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import trio
 
-from delivery.cluster.handover import Doorbell
+from delivery.cluster.bell import Doorbell
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.tables.base import Watcher

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
-from delivery.cluster.handover import Doorbell
+from delivery.cluster.bell import Doorbell
 from delivery.cluster.partition import OwnedPartition
 from delivery.errors import HootError
 from delivery.metastore.managers.records import SealedRange

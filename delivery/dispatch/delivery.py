@@ -64,7 +64,7 @@ class Owned(Protocol):
 
 
 class Partitions(Protocol):
-    """Where partitions are acquired (cluster.takeover.Takeovers)."""
+    """Where partitions are acquired (cluster.sharing.takeover.Takeovers)."""
 
     async def acquire(self, queue: str, partition: int) -> Owned:
         """The partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""

@@ -8,10 +8,10 @@ from typing import Any, Final, cast
 
 import trio
 
-from delivery.cluster.membership import Membership
+from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
-from delivery.cluster.sharing import Sharing
+from delivery.cluster.sharing.sharing import Sharing
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools

@@ -15,7 +15,8 @@ import trio
 from trio._core import _run
 
 from delivery.client import sender
-from delivery.cluster import membership, peers, placing
+from delivery.cluster.hosts import membership, peers
+from delivery.cluster.sharing import placing
 from delivery.dispatch import delivery, link
 from delivery.metastore import access
 from delivery.metastore.records import HostRecord

@@ -7,8 +7,8 @@ import threading
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.cluster.giving import TURNS
 from delivery.cluster.partition import OwnedPartition
+from delivery.cluster.sharing.giving import TURNS
 from tests.hosting import eventually
 from tests.sharing import Company, other, together, wide
 

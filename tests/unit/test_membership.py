@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from delivery.cluster.hosts.membership import PATIENCE, Membership, Standing, State
 from delivery.cluster.load import Load
-from delivery.cluster.membership import PATIENCE, Membership, Standing, State
 from delivery.errors import BadVersion, HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
 from tests.hosting import eventually

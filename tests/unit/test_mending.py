@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.cluster import takeover
 from delivery.cluster.partition import OwnedPartition
+from delivery.cluster.sharing import takeover
 from delivery.errors import (
     CorruptRecord,
     DeadlineExceeded,

@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from delivery.cluster.placement import NEAR, choose, has_clearly_less, rank
+from delivery.cluster.sharing.placement import NEAR, choose, has_clearly_less, rank
 from delivery.metastore.records import HostRecord
 
 

@@ -9,9 +9,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.cluster import shedding, upkeep as upkeep_module, use
+from delivery.cluster import use
 from delivery.cluster.load import Load
-from delivery.cluster.upkeep import Limits, Upkeep, surplus
+from delivery.cluster.sharing import shedding, upkeep as upkeep_module
+from delivery.cluster.sharing.upkeep import Limits, Upkeep, surplus
 from delivery.errors import DeadlineExceeded, HostDraining, HostUnreachable, NotOwner, UnknownHost
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.publish.pending import Stored

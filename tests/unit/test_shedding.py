@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from delivery.cluster.shedding import AT_ONCE, SETTLE_SECONDS, Held, keep_count, shed
+from delivery.cluster.sharing.shedding import AT_ONCE, SETTLE_SECONDS, Held, keep_count, shed
 from delivery.metastore.records import HostRecord
 from tests.unit.test_placement import host
 

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from delivery.cluster import takeover
-from delivery.cluster.hosts import HostTable
-from delivery.cluster.placement import rank
-from delivery.cluster.probe import is_gone
+from delivery.cluster.hosts.probe import is_gone
+from delivery.cluster.hosts.table import HostTable
+from delivery.cluster.sharing import takeover
+from delivery.cluster.sharing.placement import rank
 from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord

@@ -26,12 +26,12 @@ from typing import Final
 import trio
 
 from delivery.cluster.claims import Directory
-from delivery.cluster.hosts import HostTable
-from delivery.cluster.mending import Mending
-from delivery.cluster.news import News
+from delivery.cluster.hosts.table import HostTable
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.placing import Placing
+from delivery.cluster.sharing.mending import Mending
+from delivery.cluster.sharing.news import News
+from delivery.cluster.sharing.placing import Placing
 from delivery.cluster.use import ANSWER_SECONDS
 from delivery.errors import BadVersion, HootError, HostDraining, NotOwner, UnknownHost, again
 from delivery.metastore.records import HostRecord

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from delivery.cluster.hosts import HostTable
+from delivery.cluster.hosts.table import HostTable
 from delivery.metastore.records import HostRecord
 from delivery.rpc.pool import Pool
 

@@ -14,9 +14,9 @@ from typing import Final, Literal, Protocol
 import msgspec
 import trio
 
-from delivery.cluster.handover import Doorbell
+from delivery.cluster.bell import Doorbell
+from delivery.cluster.hosts.probe import is_gone
 from delivery.cluster.load import Load
-from delivery.cluster.probe import is_gone
 from delivery.errors import HootError, MetadataUnavailable
 from delivery.metastore.records import HostRecord
 

@@ -30,10 +30,10 @@ from typing import Final, Protocol
 
 import trio
 
-from delivery.cluster.hosts import HostTable
+from delivery.cluster.hosts.table import HostTable
 from delivery.cluster.ownership import Ownership, Place
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.placement import rank
+from delivery.cluster.sharing.placement import rank
 from delivery.errors import CorruptRecord, HootError, NotOwner, StorageUnavailable
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord

@@ -15,9 +15,9 @@ from typing import Final
 import trio
 
 from delivery.cluster.claims import Directory
-from delivery.cluster.news import News
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.takeover import Takeovers
+from delivery.cluster.sharing.news import News
+from delivery.cluster.sharing.takeover import Takeovers
 from delivery.errors import BadVersion, HootError
 from delivery.metastore.records import HostRecord
 

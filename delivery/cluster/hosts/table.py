@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import trio
 
-from delivery.cluster.handover import Doorbell
+from delivery.cluster.bell import Doorbell
 from delivery.errors import CorruptRecord, HootError
 from delivery.metastore import records
 from delivery.metastore.records import HostRecord

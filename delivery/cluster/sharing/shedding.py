@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from delivery.cluster.placement import choose
+from delivery.cluster.sharing.placement import choose
 from delivery.metastore.records import HostRecord
 
 TOLERANCE: Final = 0.10

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import trio
 
-from delivery.cluster.giving import Giving
-from delivery.cluster.hosts import HostTable
+from delivery.cluster.hosts.table import HostTable
 from delivery.cluster.load import REFRESH_SECONDS, Load
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.shedding import Held, shed
+from delivery.cluster.sharing.giving import Giving
+from delivery.cluster.sharing.shedding import Held, shed
 from delivery.errors import HootError
 
 log = logging.getLogger(__name__)

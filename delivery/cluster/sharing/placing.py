@@ -15,9 +15,9 @@ from typing import Final
 
 import trio
 
-from delivery.cluster.hosts import HostTable
-from delivery.cluster.peers import Peers
-from delivery.cluster.placement import choose, has_clearly_less
+from delivery.cluster.hosts.peers import Peers
+from delivery.cluster.hosts.table import HostTable
+from delivery.cluster.sharing.placement import choose, has_clearly_less
 from delivery.errors import HootError
 from delivery.metastore.records import HostRecord
 

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import trio
 
-from delivery.cluster.hosts import HostTable
-from delivery.cluster.takeover import Takeovers
+from delivery.cluster.hosts.table import HostTable
+from delivery.cluster.sharing.takeover import Takeovers
 from delivery.errors import HootError
 from delivery.metastore.records import HostRecord
 from delivery.storage.base import PartitionKey

@@ -9,16 +9,16 @@ from typing import Any, Final, Protocol
 import trio
 
 from delivery.cluster.claims import Directory
-from delivery.cluster.giving import Giving
-from delivery.cluster.hosts import HostRecords, HostTable, Watching
-from delivery.cluster.membership import Membership
-from delivery.cluster.mending import Mending
-from delivery.cluster.news import News
+from delivery.cluster.hosts.membership import Membership
+from delivery.cluster.hosts.peers import Peers
+from delivery.cluster.hosts.table import HostRecords, HostTable, Watching
 from delivery.cluster.ownership import Ownership
-from delivery.cluster.peers import Peers
-from delivery.cluster.placing import Placing
-from delivery.cluster.takeover import OwnerRecords, Takeovers
-from delivery.cluster.upkeep import Limits, Upkeep
+from delivery.cluster.sharing.giving import Giving
+from delivery.cluster.sharing.mending import Mending
+from delivery.cluster.sharing.news import News
+from delivery.cluster.sharing.placing import Placing
+from delivery.cluster.sharing.takeover import OwnerRecords, Takeovers
+from delivery.cluster.sharing.upkeep import Limits, Upkeep
 from delivery.config import HostConfig
 from delivery.storage.base import MessageStore
 
