@@ -19,6 +19,7 @@ struct Push {
   5: i64 run            // rises with each rewind of the same owner
   6: i64 after          // only messages above this id are meant
   7: binary batches     // whole record batches, one after another
+  8: optional i64 moves // rises when somebody moves the position by hand: ids handled before may come again, and count
 }
 
 struct PushReply {

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from delivery.errors import InvalidRequest
+from delivery.ids import Start
 from subscriber.listeners import Form, Registered, check_listener
-from subscriber.request import Start, check_request
+from subscriber.request import check_request
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings

@@ -31,16 +31,17 @@ class PartitionInbox:
     Ids that listeners have handled here are not handed to them again when an owner rewinds, because its last
     acknowledgements were lost or because it took over from another. The rule is narrow: ids are skipped only inside
     `(_floor, position]`, a range that this inbox saw handled from end to end. A turn that begins outside of it, behind
-    or ahead, is a new beginning, and nothing is skipped. So an owner who *means* to deliver handled messages again
-    needs the subscriber to attach anew, which makes new inboxes.
+    or ahead, is a new beginning, and nothing is skipped. So is one after somebody moved the position by hand: handled
+    messages are *meant* to come again then.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_turn", "moved_from", "position")
+    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "moved_from", "position")
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
         self._turn: Turn = (-1, -1)
         self._failed: Turn | None = None
+        self._moves = 0
         self._floor = 0
         self.position = -1
         """Everything in `(_floor, position]` was handled."""
@@ -54,8 +55,11 @@ class PartitionInbox:
         self._latest = turn
         return True
 
-    def begin(self, turn: Turn, after: int) -> Status | int:
-        """The id after which listeners are to be called for a push, or the status that answers it at once."""
+    def begin(self, turn: Turn, after: int, moves: int = 0) -> Status | int:
+        """The id after which listeners are to be called for a push, or the status that answers it at once.
+
+        `moves` rises with each move of the position by hand, and only with a new turn.
+        """
         self.moved_from = None
         if turn < self._latest:
             return Status.STALE
@@ -65,8 +69,9 @@ class PartitionInbox:
             if -1 < self._turn[0] < turn[0]:
                 self.moved_from = self._turn[0]
             self._turn, self._failed = turn, None
-            if not self._floor <= after <= self.position:
+            if moves != self._moves or not self._floor <= after <= self.position:
                 self._floor = self.position = after
+            self._moves = moves
         self.position = max(self.position, after)
         return self.position
 

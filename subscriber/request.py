@@ -1,33 +1,22 @@
 """What an application asks for when it subscribes, checked before anything is written.
 
-Where to begin, per partition:
-
-    "latest"     behind the last message that is stored when the subscription is registered (the default)
-    "earliest"   at the oldest message still stored
-    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
-    a datetime   at the first message that a host took at this time or later; it must have a time zone
-
-A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
+Where to begin is a Start (see delivery.ids), per partition; "latest", the default, means the last message stored when
+the subscription is registered. A start counts once: a subscription that exists goes on at its checkpoints, whatever the
+start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from delivery.errors import InvalidRequest
-from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
-Start = str | int | datetime
-"""`"earliest"`, `"latest"`, a message id, or a time; see the module."""
-
-EARLIEST: Final = 0
-LATEST: Final = -1
 TOPICS_MAX: Final = 1000
 
 
@@ -79,33 +68,9 @@ def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
         raise InvalidRequest(f"partitions are numbers, not {str(partitions)[:40]!r}") from None
     if not numbers:
         raise InvalidRequest("name at least one partition, or None for all")
-    if wrong := [one for one in numbers if not _is_number(one)]:
+    if wrong := [one for one in numbers if type(one) is not int]:
         raise InvalidRequest(f"a partition is a number, not {str(wrong[0])[:40]!r}")
     return tuple(sorted(set(numbers)))
-
-
-def check_start(start: Start) -> int:
-    """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
-    if isinstance(start, str) and start in ("earliest", "latest"):
-        return EARLIEST if start == "earliest" else LATEST
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
-        return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
-    if isinstance(start, str):
-        start = MessageId.parse(start)
-    if not _is_number(start) or not 0 <= start <= ID_MAX:
-        raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
-    return max(start - 1, EARLIEST)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _up_to_ms(time: datetime) -> int:
-    seconds = time.replace(microsecond=0).timestamp()
-    return int(seconds) * 1000 + -(-time.microsecond // 1000)
 
 
 def partitions_of(request: Request, queue: QueueRecord) -> tuple[int, ...]:
@@ -135,6 +100,7 @@ def new_record(
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
+        moves=0 if found is None else found.moves,
     )  # fmt: skip
 
 

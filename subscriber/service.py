@@ -61,6 +61,7 @@ class Push(Protocol):
     run: int
     after: int
     batches: bytes
+    moves: int | None
 
 
 class Counters(msgspec.Struct):
@@ -121,7 +122,7 @@ class ListenerService:
         self._dispatcher.post(partial(answer.give, result))
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
-        begin = inbox.begin((push.epoch, push.run), push.after)
+        begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0)
         if inbox.moved_from is not None:
             self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):

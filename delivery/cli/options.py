@@ -136,6 +136,7 @@ ZooKeeper = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
 OneQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only of this queue.", show_default="all queues")]
+SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 DataFolder = Annotated[

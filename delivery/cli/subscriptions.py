@@ -8,25 +8,25 @@ position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its hos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
+from delivery.cli.seeking import seek
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
 
-subscription_app = typer.Typer(help="List, show and delete subscriptions.")
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
+subscription_app = typer.Typer(help="List, show, move and delete subscriptions.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
+    subscription_app.command()(seek)
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -57,7 +57,7 @@ def list_subscriptions(
 @subscription_app.command()
 def info(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -95,7 +95,7 @@ def info(
 @subscription_app.command()
 def delete(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     yes: options.Yes = False,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
+from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, UnknownSubscription
-from delivery.ids import MessageId
+from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
@@ -92,6 +93,7 @@ class Admin:
 
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._positions = Positions(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
@@ -155,6 +157,12 @@ class Admin:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._subscription(queue, name)
         self._catalog.delete_subscription(queue, name)
+
+    def seek(
+        self, queue: str, name: str, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool
+    ) -> list[Move]:
+        """See Client.seek."""
+        return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         record = self._catalog.subscription(queue, name)

@@ -29,12 +29,13 @@ import trio
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo, SubscriptionInfo
 from delivery.client.outgoing import Bytes, NewMessage
+from delivery.client.positions import Move
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
 from delivery.errors import DeadlineExceeded, ScannerClosed
-from delivery.ids import MessageId
+from delivery.ids import MessageId, Start
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.model import Message, QueueSettings
 
@@ -120,6 +121,14 @@ class AsyncClient:
     async def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """See Client.subscription_info."""
         return await _hop(self._client.subscription_info, queue, name)
+
+    async def seek(
+        self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,
+        dry_run: bool = False,
+    ) -> list[Move]:  # fmt: skip
+        """See Client.seek."""
+        seek = partial(self._client.seek, partitions=partitions, force=force, dry_run=dry_run)
+        return await _hop(seek, queue, name, to)
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """See Client.delete_subscription."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
@@ -10,8 +11,10 @@ from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
+from delivery.client.positions import Move
 from delivery.client.queue import Queue
 from delivery.errors import Closed
+from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -123,6 +126,21 @@ class Client:
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         return self._open().subscription_info(queue, name)
+
+    def seek(
+        self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,
+        dry_run: bool = False,
+    ) -> list[Move]:  # fmt: skip
+        """Move a subscription to another place, in all its partitions or in `partitions`; gives the moves.
+
+        Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
+        partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
+        what is in its callbacks at that moment is still handled. `dry_run` changes nothing.
+
+        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
+        partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
+        """
+        return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

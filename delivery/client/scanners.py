@@ -17,15 +17,14 @@ import heapq
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
-from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.ids import ID_MAX, LATEST, Start, check_start, first_id_at
 from delivery.model import Message, check_topic
 from delivery.rpc.protocol import load_idl
 
@@ -39,9 +38,6 @@ FOLLOW_SECONDS = 1.0
 """How long the host is asked to wait for something new, so that `close` from another thread is soon seen."""
 FOLLOW_SECONDS_EACH = 0.1
 """The same with several partitions, which are waited for in turn."""
-
-Start = int | datetime | Literal["earliest", "latest"]
-"""A place in a queue: a message id (MessageId or number), a time, the oldest message, or the end of now."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,21 +169,13 @@ class PartitionScanner(Scanner):
 
     def _resolve(self, place: Start, *, start: bool = False) -> int:
         """The id at a place."""
-        if place == "earliest":
-            return 1
-        if place == "latest":
+        after = check_start(place)
+        if after == LATEST:
             return self._last_id() + 1
-        if isinstance(place, datetime):
-            number = first_id_at(round(place.timestamp() * 1000))
-        elif type(place) in (int, MessageId) and 0 <= place <= ID_MAX:
-            number = int(place)
-        else:
-            shown = str(place)[:40]
-            raise InvalidRequest(f"{shown!r} is no place in a queue: use a message id, a datetime, earliest or latest")
-        in_future = start and number > first_id_at(time.time_ns() // 1_000_000 + 1)
-        if in_future and number > self._last_id() + 1:
+        in_future = start and after >= first_id_at(time.time_ns() // 1_000_000 + 1)
+        if in_future and after > self._last_id():
             raise InvalidRequest(f"the start {str(place)[:40]} lies in the future")
-        return max(1, number)
+        return after + 1
 
     def _last_id(self) -> int:
         info = self._calls.call(

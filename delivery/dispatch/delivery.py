@@ -148,7 +148,7 @@ class Delivery:
 
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
-            Stream(self._queue, self._name, partition, owned.epoch), owned.source(),
+            Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
             position=self._position(key, taken, owned.watermark), first_run=_first_run(), topics=self._topics,
             config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
         )  # fmt: skip

@@ -43,8 +43,9 @@ class PackedTarget:
     ) -> None:
         """Send one push; raises HootError when the connection is broken."""
         self._connection.push(
-            stream.queue, stream.subscription, stream.partition, stream.epoch, run, after, data, on_answer
-        )
+            stream.queue, stream.subscription, stream.partition, stream.epoch, run, after, data, on_answer,
+            moves=stream.moves,
+        )  # fmt: skip
 
 
 class Link:

@@ -39,6 +39,8 @@ class Stream(msgspec.Struct, frozen=True):
     subscription: str
     partition: int
     epoch: int
+    moves: int = 0
+    """Of the state that the worker began with."""
 
 
 class Answer(Protocol):

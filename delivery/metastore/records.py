@@ -77,6 +77,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     all_partitions: bool
     topics: tuple[str, ...]
     """Empty for all."""
+    moves: int = 0
+    """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):

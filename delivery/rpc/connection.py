@@ -114,7 +114,7 @@ class Connection:
             raise replies[0]
         return replies[0]
 
-    def push(  # noqa: PLR0917 (the fields of the IDL's Push, in their order)
+    def push(  # noqa: PLR0913, PLR0917 (the fields of the IDL's Push, in their order)
         self,
         queue: str,
         subscription: str,
@@ -124,11 +124,13 @@ class Connection:
         after: int,
         batches: bytes,
         on_reply: Callable[[Any], None],
+        *,
+        moves: int = 0,
     ) -> None:
         """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
         push = load_idl("subscriber").Push(
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
-            batches=batches,
+            batches=batches, moves=moves,
         )  # fmt: skip
         self.call_soon("Listener", "push", (push,), on_reply)
 

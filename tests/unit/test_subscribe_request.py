@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from delivery.errors import InvalidRequest, UnknownPartition
-from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
-from subscriber.request import EARLIEST, LATEST, check_request, check_start, new_record
+from subscriber.request import check_request, new_record
 
 NOW_MS = 1_732_165_000_000
 QUEUE = QueueRecord("flights", "g1", 1, QueueSettings(partitions=4))

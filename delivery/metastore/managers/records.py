@@ -61,6 +61,8 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """Of the queue that the subscription is on."""
     created_ms: int
     """Of the subscription. One of an earlier subscription of this name does not count."""
+    moves: int = 0
+    """The number of the last move by hand. What was handled before it counts for nothing, and may come again."""
 
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
@@ -95,7 +97,8 @@ def check_persistence(info: PersistenceInfo) -> str | None:
 
 def check_state(state: SubscriptionState) -> str | None:
     """What is wrong with a state, None when nothing is."""
-    return None if 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX else str(state)
+    fine = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and state.moves >= 0
+    return None if fine else str(state)
 
 
 def check_preferences(record: SubscriptionRecord) -> str | None:
