@@ -98,15 +98,12 @@ def check_start(start: Start) -> int:
         if start.tzinfo is None:
             raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
         return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
-    if isinstance(start, str):
-        start = MessageId.parse(start)
-    if not _is_number(start) or not 0 <= start <= ID_MAX:
-        raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
-    return max(start - 1, EARLIEST)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    number = MessageId.parse(start) if isinstance(start, str) and start[:1].isdecimal() else start
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= ID_MAX:
+        raise InvalidRequest(
+            f'{str(start)[:40]!r} is no place in a queue: use "earliest", "latest", a message id or a datetime'
+        )
+    return max(number - 1, EARLIEST)
 
 
 def _up_to_ms(time: datetime) -> int:
