@@ -83,7 +83,7 @@ def is_alive(listener: ListenerRecord, queue: str, subscription: str) -> bool:
     except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, HootError):
         return False
     except OSError as error:
-        log.info("the listener at %s:%d does not answer: %s", listener.address, listener.port, error)
+        log.info("the listener at %s does not answer: %s", listener.host_port, error)
         return True
 
 

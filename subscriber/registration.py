@@ -104,7 +104,7 @@ class SubscriberZooKeeper:
         if found is None or found == own or self._force or not is_alive(found, queue, self._name):
             return found
         raise SubscriptionBusy(
-            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.address}:{found.port},"
+            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.host_port},"
             " which is alive: stop it, choose another name, or force",
-            address=f"{found.address}:{found.port}",
+            address=found.host_port,
         )

@@ -148,7 +148,7 @@ class Admin:
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics,
-            None if listener is None else f"{listener.address}:{listener.port}", tuple(partitions),
+            None if listener is None else listener.host_port, tuple(partitions),
         )  # fmt: skip
 
     def delete_subscription(self, queue: str, name: str) -> None:

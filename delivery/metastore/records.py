@@ -53,6 +53,11 @@ class HostRecord(msgspec.Struct, frozen=True):
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
 
+    @property
+    def host_port(self) -> str:
+        """Where it answers, in one word."""
+        return f"{self.address}:{self.port}"
+
 
 class QueueRecord(msgspec.Struct, frozen=True):
     """A queue. `generation` tells it from an earlier queue of the same name."""
@@ -87,6 +92,11 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random; the listener proves with it that it is the one meant here."""
     protocol: Literal["packed", "plain"] = "packed"
+
+    @property
+    def host_port(self) -> str:
+        """Where it listens, in one word."""
+        return f"{self.address}:{self.port}"
 
 
 lay_out(HostRecord, QueueRecord, SubscriptionRecord, ListenerRecord)

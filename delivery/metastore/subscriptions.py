@@ -255,11 +255,10 @@ def _listener_path(queue: str, name: str) -> str:
 
 
 def _busy(queue: str, name: str, holder: ListenerRecord) -> SubscriptionBusy:
-    address = f"{holder.address}:{holder.port}"
     return SubscriptionBusy(
-        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {address}: stop that one, or take over"
-        " with force",
-        address=address,
+        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {holder.host_port}: stop that one,"
+        " or take over with force",
+        address=holder.host_port,
     )
 
 
