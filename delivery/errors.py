@@ -77,6 +77,12 @@ class HostDraining(HootError):
     code = "host_draining"
 
 
+class HostsRunning(HootError):
+    """Region hosts are registered, and what was asked for is done to a cluster at rest only; nothing was done."""
+
+    code = "hosts_running"
+
+
 class SubscriptionBusy(HootError):
     """Another live subscriber holds this subscription (Hedwig: TOPIC_BUSY). `force=True` takes it over."""
 

@@ -10,10 +10,9 @@ gives CorruptRecord with its path, or its table and key.
 
 from __future__ import annotations
 
-from delivery.errors import CorruptRecord, MetadataUnavailable
+from delivery.errors import CorruptRecord, HostsRunning, MetadataUnavailable
 from delivery.metastore import records
 from delivery.metastore.access import Managers
-from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.partitions import Partitions
@@ -41,16 +40,17 @@ class Catalog(Partitions, Subscriptions):
         self._opened = Managers(self._store)
 
     def check_at_rest(self) -> None:
-        """Raises IllegalOperation while any host is registered, readable or not."""
+        """Raises HostsRunning while any host is registered, readable or not."""
         names = self._zk.children(records.HOSTS)
         if names:
-            raise IllegalOperation(
-                f"hosts are registered ({len(names)}, such as {names[0]}): stop all that `hoot host list` shows; a"
-                " killed one is registered until its session times out"
+            raise HostsRunning(
+                f"{len(names)} region hosts are registered, such as {names[0]}: stop each that `hoot host list` shows"
+                " with SIGTERM and try again; one that was killed is registered until its session times out, some"
+                " seconds later"
             )
 
     def format(self) -> None:
-        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises IllegalOperation."""
+        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises HostsRunning."""
         self.check_at_rest()
         self._zk.delete_tree(records.LISTENERS, below=True)
         layout.format_metastore(self._zk, self._store)
