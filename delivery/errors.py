@@ -65,6 +65,12 @@ class UnknownSubscription(HootError):
     code = "unknown_subscription"
 
 
+class SubscriptionExists(HootError):
+    """A subscription of that name is on that queue already; it stays as it is."""
+
+    code = "subscription_exists"
+
+
 class UnknownHost(HootError):
     """No region host of that id is registered."""
 

@@ -17,9 +17,9 @@ In a trio program AsyncSubscriber has the same names. Errors are those of `deliv
 from __future__ import annotations
 
 from delivery.ids import MessageId
+from delivery.metastore.request import Start
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
-from subscriber.request import Start
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 

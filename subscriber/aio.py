@@ -10,10 +10,10 @@ from typing import Self
 import trio
 
 from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.metastore.request import Partitions, Start
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.declaration import Declaration, Partitions
+from subscriber.declaration import Declaration
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import Start
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 

@@ -6,16 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from delivery.errors import InvalidRequest
+from delivery.metastore.request import Partitions, Start, check_request
 from subscriber.listeners import Form, Registered, check_listener
-from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
 from subscriber.subscription import Event, F, Subscription
 
 log = logging.getLogger(__name__)
-
-Partitions = int | Iterable[int] | Mapping[int, Start] | None
 
 
 class Declaration:

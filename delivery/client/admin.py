@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
-from delivery.errors import HootError, InvalidRequest, UnknownSubscription
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
 
@@ -151,10 +153,25 @@ class Admin:
             None if listener is None else listener.host_port, tuple(partitions),
         )  # fmt: skip
 
+    def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
+        """See Client.create_subscription. One left over from an earlier queue of the name makes room."""
+        queue = self._catalog.queue(request.queue)
+        found = self._catalog.subscription(request.queue, name)
+        if found is not None and found.generation == queue.generation:
+            raise SubscriptionExists(f"queue {queue.name!r} has a subscription {name!r} already")
+        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), time.time_ns() // 1_000_000)
+        if found is not None:
+            self._catalog.delete_subscription(found.queue, name)
+        self._catalog.put_subscription(record, create=True)
+        return record
+
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._subscription(queue, name)
         self._catalog.delete_subscription(queue, name)
+
+    def _last_id(self, queue: str, partition: int) -> int:
+        return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         record = self._catalog.subscription(queue, name)

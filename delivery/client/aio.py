@@ -35,7 +35,7 @@ from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
 from delivery.errors import DeadlineExceeded, ScannerClosed
 from delivery.ids import MessageId
-from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import Message, QueueSettings
 
 READ_AHEAD = 1000
@@ -120,6 +120,10 @@ class AsyncClient:
     async def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """See Client.subscription_info."""
         return await _hop(self._client.subscription_info, queue, name)
+
+    async def create_subscription(self, queue: str, name: str, **options: Any) -> SubscriptionRecord:  # noqa: ANN401
+        """See Client.create_subscription."""
+        return await _hop(self._client.create_subscription, queue, name, **options)
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """See Client.delete_subscription."""

@@ -2,7 +2,8 @@
 
     /hoot/hosts/<host>                HostRecord, ephemeral
     /hoot/listeners/<queue>           persistent, empty; made by the first who attaches, gone with the queue
-    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now
+    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now; under a host's
+                                      session, where it has none of its own (`lease`)
     /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
 Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,
@@ -92,6 +93,8 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random; the listener proves with it that it is the one meant here."""
     protocol: Literal["packed", "plain"] = "packed"
+    lease: str = ""
+    """The id of the region host that holds it for a listener without a session of its own."""
 
     @property
     def host_port(self) -> str:

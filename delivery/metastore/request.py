@@ -1,17 +1,19 @@
-"""What an application asks for when it subscribes, checked before anything is written.
+"""What somebody asks for who subscribes, checked before anything is written.
 
 Where to begin, per partition:
 
     "latest"     behind the last message that is stored when the subscription is registered (the default)
     "earliest"   at the oldest message still stored
     a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
-    a datetime   at the first message that a host took at this time or later; it must have a time zone
+    a datetime   at the first message that a host took at this time or later; it must have a time zone. Also as its
+                 text in ISO 8601 ("2026-01-31T12:00:00Z")
 
 A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -25,6 +27,9 @@ from delivery.model import check_name, check_partition
 
 Start = str | int | datetime
 """`"earliest"`, `"latest"`, a message id, or a time; see the module."""
+
+Partitions = int | Iterable[int] | Mapping[int, Start] | None
+"""One, some, some with their starts, or all that the queue has."""
 
 EARLIEST: Final = 0
 LATEST: Final = -1
@@ -47,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_request(
     queue: str,
-    partitions: int | Iterable[int] | Mapping[int, Start] | None,
+    partitions: Partitions,
     topics: str | Iterable[str] | None,
     start: Start | Mapping[int, Start],
 ) -> Request:
@@ -88,15 +93,30 @@ def check_start(start: Start) -> int:
     """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
     if isinstance(start, str) and start in ("earliest", "latest"):
         return EARLIEST if start == "earliest" else LATEST
+    if isinstance(start, str):
+        start = _read(start)
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
         return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
-    if isinstance(start, str):
-        start = MessageId.parse(start)
     if not _is_number(start) or not 0 <= start <= ID_MAX:
-        raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
+        raise _no_start(start)
     return max(start - 1, EARLIEST)
+
+
+def _read(text: str) -> MessageId | datetime:
+    try:
+        return MessageId.parse(text)
+    except InvalidRequest:
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+        raise _no_start(text) from None
+
+
+def _no_start(start: object) -> InvalidRequest:
+    return InvalidRequest(
+        f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id, or a time with its zone'
+    )
 
 
 def _is_number(value: object) -> bool:
