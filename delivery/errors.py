@@ -250,6 +250,15 @@ class DataFolderError(HootError):
     code = "data_folder"
 
 
+class ForeignData(HootError):
+    """A data folder and the ZooKeeper that was named have nothing in common: they may be of two clusters.
+
+    Nothing was done.
+    """
+
+    code = "foreign_data"
+
+
 class PortInUse(HootError):
     """The address to listen on is taken by another program."""
 

@@ -39,6 +39,17 @@ class Catalog(Partitions, Subscriptions):
         layout.ensure_layout(self._zk, self._store)
         self._opened = Managers(self._store)
 
+    def catch_up(self) -> None:
+        """What this client reads afterwards is at least as new as this moment, also behind a ZooKeeper that lags.
+
+        Raises MetadataUnavailable where there is nothing of Hoot, LayoutMismatch; BadVersion, to be tried again.
+        """
+        if not self.is_laid_out:
+            raise MetadataUnavailable("this ZooKeeper holds nothing of Hoot")
+        found = self._zk.get(layout.PATH)
+        if found is not None:
+            self._zk.set(layout.PATH, *found)  # a write, unlike a read, goes through the leader
+
     def check_at_rest(self) -> None:
         """Raises HostsRunning while any host is registered, readable or not."""
         names = self._zk.children(records.HOSTS)
