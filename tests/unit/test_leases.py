@@ -48,8 +48,11 @@ class Registered:
 class InTurn(Leases):
     """Asks in the trio thread, for the clock would not wait for another one."""
 
+    seconds = 0.0
+    """That it takes."""
+
     async def _hop(self, work: Callable[[], None]) -> None:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.seconds)
         work()
 
 
@@ -61,7 +64,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return ports
 
 
-def play(story: Callable[[Leases, Registered], Awaitable[None]]) -> None:
+def play(story: Callable[[InTurn, Registered], Awaitable[None]]) -> None:
     """On a clock that jumps over every pause."""
 
     async def run() -> None:
@@ -80,7 +83,7 @@ def held(by: str = "h1", listener: ListenerRecord = MINE) -> ListenerRecord:
 
 
 def test_a_listener_is_attached_for_as_long_as_its_lease_is_renewed_and_renewing_writes_nothing() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         for _ in range(5):
             await leases.attach(PLACE, MINE, 30, force=False)
             await trio.sleep(29)
@@ -94,7 +97,7 @@ def test_a_listener_is_attached_for_as_long_as_its_lease_is_renewed_and_renewing
 
 
 def test_a_lease_that_was_shortened_ends_sooner() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         await leases.attach(PLACE, MINE, 600, force=False)
         await leases.attach(PLACE, MINE, 1, force=False)
         await trio.sleep(2)
@@ -103,8 +106,20 @@ def test_a_lease_that_was_shortened_ends_sooner() -> None:
     play(story)
 
 
+def test_a_renewal_that_is_under_way_when_the_lease_is_over_counts() -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
+        await leases.attach(PLACE, MINE, 30, force=False)
+        await trio.sleep(29)
+        leases.seconds = 2.0
+        await leases.attach(PLACE, MINE, 30, force=False)
+        await trio.sleep(25)
+        assert (registered.listener(*PLACE), registered.writes) == (held(), 1)
+
+    play(story)
+
+
 def test_what_another_host_holds_by_now_is_left_to_it() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         await leases.attach(PLACE, MINE, 30, force=False)
         registered.now = held("h2")
         await trio.sleep(60)
@@ -116,7 +131,7 @@ def test_what_another_host_holds_by_now_is_left_to_it() -> None:
 
 
 def test_under_a_new_session_the_next_renewal_attaches_it_again() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         await leases.attach(PLACE, MINE, 30, force=False)
         registered.session = 6  # what was made under the old one may end with it at any moment
         await leases.attach(PLACE, MINE, 30, force=False)
@@ -126,7 +141,7 @@ def test_under_a_new_session_the_next_renewal_attaches_it_again() -> None:
 
 
 def test_a_listener_that_lives_is_in_the_way_and_a_dead_one_is_not(alive: set[int]) -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         registered.now = OTHER
         with pytest.raises(SubscriptionBusy):
             await leases.attach(PLACE, MINE, 30, force=False)
@@ -144,7 +159,7 @@ def test_a_listener_that_lives_is_in_the_way_and_a_dead_one_is_not(alive: set[in
 
 
 def test_a_listener_is_detached_whichever_host_holds_it_and_no_other_one() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         registered.now = held("h2")
         await leases.detach(PLACE, OTHER)
         assert registered.now == held("h2")
@@ -158,7 +173,7 @@ def test_a_listener_is_detached_whichever_host_holds_it_and_no_other_one() -> No
 
 
 def test_while_zookeeper_is_silent_a_lease_that_is_over_is_kept_in_mind() -> None:
-    async def story(leases: Leases, registered: Registered) -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
         await leases.attach(PLACE, MINE, 30, force=False)
         registered.silent = True
         await trio.sleep(60)

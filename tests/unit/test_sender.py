@@ -42,7 +42,8 @@ class Owner:
         self.sender = MessageSender(Stream("q", "s", 0, epoch), self.window, NoCounters(), lambda _: None)
 
     def run(self, *pieces: tuple[int, bool]) -> None:
-        """A run over pieces of the partition: up to which id, and whether the filter leaves anything of it."""
+        """A new run over pieces of the partition: up to which id, and whether the filter leaves anything of it."""
+        self.window.rewind()
         buffer, endings = Buffer(100, 1000, lambda: None), list[Ending]()
         self.sender.begin(buffer, self.listener, endings.append)
         for last_id, wanted in pieces:
