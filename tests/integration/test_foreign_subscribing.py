@@ -121,9 +121,10 @@ def test_a_listener_that_does_not_renew_its_lease_gets_nothing_more_and_its_plac
     create_subscription(client, flights, "s")
     received = Received(TOKEN)
     with Server(received.answer) as server:
-        attach(client, flights, "s", listening(server.port, TOKEN), ms=1000)
+        attach(client, flights, "s", listening(server.port, TOKEN))
         first = put(client, flights, 0, message(b"first"))[0]
         eventually(lambda: checkpoint(site, flights, "s", 0) == first, "it is attached", SECONDS)
+        attach(client, flights, "s", listening(server.port, TOKEN), ms=1000)
         eventually(lambda: catalog.listener(flights, "s") is None, "its lease ends", SECONDS)
         put(client, flights, 0, message(b"later"))
     with attached(client, flights, "s") as again:
