@@ -21,6 +21,7 @@ from delivery.api.http import make_app, serve_http
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
 from delivery.api.scanners import ScannerTable
+from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
@@ -158,7 +159,11 @@ class Host:
         self._retention.on_dropped(self._sealing.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
-        api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing)
+        self._subscribing = SubscribingCalls(catalog, self._membership)
+        api = ThriftApi(
+            self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
+            subscribing=self._subscribing,
+        )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
@@ -177,6 +182,7 @@ class Host:
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
             ("open_scanners", "Scanners of plain clients", lambda: len(self._scanners)),
+            ("leased_listeners", "Listeners that this host holds under a lease", lambda: len(self._subscribing.leases)),
             ("workers", "Partitions of subscriptions being served", self._workers),
         ]
         for name, text, value in gauges:
@@ -190,7 +196,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing,
+                self._sealing, self._subscribing,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)

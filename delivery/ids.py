@@ -8,6 +8,7 @@ the order of the numbers. Ids are not consecutive: never infer a count from a di
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 
@@ -86,7 +87,8 @@ Start = str | int | datetime
     "earliest"   at the oldest message still stored
     "latest"     behind the last message stored
     a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
-    a datetime   at the first message that a host took at this time or later; it must have a time zone
+    a datetime   at the first message that a host took at this time or later; it must have a time zone. Also as its
+                 text in ISO 8601 ("2026-01-31T12:00:00Z")
 """
 
 
@@ -94,16 +96,34 @@ def check_start(start: Start) -> int:
     """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
     if isinstance(start, str) and start in ("earliest", "latest"):
         return EARLIEST if start == "earliest" else LATEST
+    if isinstance(start, str):
+        start = _read(start)
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
         return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
-    number = MessageId.parse(start) if isinstance(start, str) and start[:1].isdecimal() else start
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= ID_MAX:
-        raise InvalidRequest(
-            f'{str(start)[:40]!r} is no place in a queue: use "earliest", "latest", a message id or a datetime'
-        )
-    return max(number - 1, EARLIEST)
+    if not _is_number(start) or not 0 <= start <= ID_MAX:
+        raise _no_place(start)
+    return max(start - 1, EARLIEST)
+
+
+def _read(text: str) -> MessageId | datetime:
+    try:
+        return MessageId.parse(text)
+    except InvalidRequest:
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+        raise _no_place(text) from None
+
+
+def _no_place(start: object) -> InvalidRequest:
+    return InvalidRequest(
+        f'{str(start)[:40]!r} is no place in a queue: use "earliest", "latest", a message id, or a time with its zone'
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _up_to_ms(time: datetime) -> int:

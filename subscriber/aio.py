@@ -11,8 +11,9 @@ import trio
 
 from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.ids import Start
+from delivery.metastore.request import Partitions
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.declaration import Declaration, Partitions
+from subscriber.declaration import Declaration
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription

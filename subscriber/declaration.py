@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from delivery.errors import InvalidRequest
 from delivery.ids import Start
+from delivery.metastore.request import Partitions, check_request
 from subscriber.listeners import Form, Registered, check_listener
-from subscriber.request import check_request
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
 from subscriber.subscription import Event, F, Subscription
 
 log = logging.getLogger(__name__)
-
-Partitions = int | Iterable[int] | Mapping[int, Start] | None
 
 
 class Declaration:

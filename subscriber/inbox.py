@@ -1,7 +1,7 @@
 """What to do with a push: the subscriber's delivery policy, without any I/O.
 
 A *turn* is (epoch, run): the owner's epoch, and the owner's count of rewinds. Turns only rise. Within a turn the pushes
-of a partition follow one another without a gap, save for what the subscription's topics leave out.
+of a partition follow one another without a gap: each covers what the subscription's topics left out before it.
 
 Two threads use an inbox: pushes arrive on one (`arrive`), and are begun and ended in the same order on another. They
 share only `_latest`, which the first one alone writes, as one tuple.

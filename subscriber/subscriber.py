@@ -13,8 +13,9 @@ import trio
 
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
 from delivery.ids import Start
+from delivery.metastore.request import Partitions
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.declaration import Declaration, Partitions
+from subscriber.declaration import Declaration
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
@@ -54,8 +55,8 @@ class Subscriber(Declaration):
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
-        `start` says where a *new* subscription begins (see subscriber.request): "latest", "earliest", a message id or a
-        time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and
+        `start` says where a *new* subscription begins (see delivery.metastore.request): "latest", "earliest", a message
+        id, a time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and
         topics given now. It is registered, and "latest" looked up, by `start`; on a running subscriber at once, which
         needs `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
         """

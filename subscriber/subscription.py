@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from delivery.errors import HootError, InvalidRequest
+from delivery.metastore.request import Request
 from subscriber.listeners import LISTENERS_MAX, Form, Registered, check_listener
-from subscriber.request import Request
 
 State = Literal["new", "attached", "suspended", "taken_over", "deleted", "stopped"]
 """`new`: the subscriber was not started. `attached`: registered, messages come. `suspended`: ZooKeeper cannot be

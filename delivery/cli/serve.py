@@ -180,7 +180,7 @@ async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
 
 
 def _announce(record: Any, config: HostConfig, own: EmbeddedZooKeeper | None) -> None:  # noqa: ANN401
-    print(f"region host {record.host} listens on {record.address}:{record.port}")
+    print(f"region host {record.host} listens on {record.host_port}")
     if record.http_port is not None:
         print(f"metrics and health: http://{record.address}:{record.http_port}/metrics /healthz /readyz")
     print(f"data: {config.data.absolute()}")

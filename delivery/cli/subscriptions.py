@@ -1,4 +1,4 @@
-"""`hoot subscription …`: who has got how far.
+"""`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, listener, lag, lag_seconds}`
 with the listener as `host:port`, null when none is attached; `lag` counts messages and `lag_seconds` is the age of the
@@ -8,7 +8,7 @@ position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its hos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,13 +21,44 @@ from delivery.ids import MessageId
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
 
-subscription_app = typer.Typer(help="List, show, move and delete subscriptions.")
+subscription_app = typer.Typer(help="Create, list, show, move and delete subscriptions.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
     subscription_app.command()(seek)
     app.add_typer(subscription_app, name="subscription")
+
+
+@subscription_app.command()
+def create(
+    queue: options.QueueName,
+    name: options.SubscriptionName,
+    *,
+    partitions: options.Partitions = None,
+    topics: options.Topics = None,
+    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
+
+    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
+    the partitions begin.
+    """
+    from delivery.client import connect
+
+    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    with connect(zookeeper) as client:
+        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+    if as_json:
+        show_json({
+            "queue": queue, "subscription": name, "created": moment(record.created_ms),
+            "all_partitions": record.all_partitions, "topics": list(record.topics),
+            "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+        })  # fmt: skip
+    else:
+        print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
 
 
 @subscription_app.command("list")
@@ -51,7 +82,7 @@ def list_subscriptions(
     ]  # fmt: skip
     show_table(columns, [_row(one) for one in found])
     if not found:
-        tell("no subscriptions yet: `hoot subscribe QUEUE --name NAME` makes one, as every subscriber does")
+        tell("no subscriptions yet: `hoot subscription create QUEUE NAME` makes one, as every subscriber does")
 
 
 @subscription_app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -11,10 +12,11 @@ from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
-from delivery.errors import HootError, InvalidRequest, UnknownSubscription
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
 
@@ -150,8 +152,20 @@ class Admin:
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics,
-            None if listener is None else f"{listener.address}:{listener.port}", tuple(partitions),
+            None if listener is None else listener.host_port, tuple(partitions),
         )  # fmt: skip
+
+    def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
+        """See Client.create_subscription. One left over from an earlier queue of the name makes room."""
+        queue = self._catalog.queue(request.queue)
+        found = self._catalog.subscription(request.queue, name)
+        if found is not None and found.generation == queue.generation:
+            raise SubscriptionExists(f"queue {queue.name!r} has a subscription {name!r} already")
+        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), time.time_ns() // 1_000_000)
+        if found is not None:
+            self._catalog.delete_subscription(found.queue, name)
+        self._catalog.put_subscription(record, create=True)
+        return record
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
@@ -163,6 +177,9 @@ class Admin:
     ) -> list[Move]:
         """See Client.seek."""
         return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
+
+    def _last_id(self, queue: str, partition: int) -> int:
+        return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         record = self._catalog.subscription(queue, name)

@@ -36,7 +36,7 @@ from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
 from delivery.errors import DeadlineExceeded, ScannerClosed
 from delivery.ids import MessageId, Start
-from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import Message, QueueSettings
 
 READ_AHEAD = 1000
@@ -122,13 +122,13 @@ class AsyncClient:
         """See Client.subscription_info."""
         return await _hop(self._client.subscription_info, queue, name)
 
-    async def seek(
-        self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,
-        dry_run: bool = False,
-    ) -> list[Move]:  # fmt: skip
+    async def seek(self, queue: str, name: str, to: Start, **options: Any) -> list[Move]:  # noqa: ANN401
         """See Client.seek."""
-        seek = partial(self._client.seek, partitions=partitions, force=force, dry_run=dry_run)
-        return await _hop(seek, queue, name, to)
+        return await _hop(self._client.seek, queue, name, to, **options)
+
+    async def create_subscription(self, queue: str, name: str, **options: Any) -> SubscriptionRecord:  # noqa: ANN401
+        """See Client.create_subscription."""
+        return await _hop(self._client.create_subscription, queue, name, **options)
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """See Client.delete_subscription."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
@@ -16,7 +16,8 @@ from delivery.client.queue import Queue
 from delivery.errors import Closed
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
-from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.rpc.pool import Pool
@@ -141,6 +142,17 @@ class Client:
         partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
         """
         return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
+
+    def create_subscription(
+        self, queue: str, name: str, *, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
+        start: Start | Mapping[int, Start] = "latest",
+    ) -> SubscriptionRecord:  # fmt: skip
+        """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
+
+        `partitions`, `topics` and `start` as in Subscriber.subscribe. Raises SubscriptionExists, UnknownQueue,
+        UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
+        """
+        return self._open().create_subscription(name, check_request(queue, partitions, topics, start))
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

@@ -273,8 +273,7 @@ class Ownership:
     def _refused(self, key: PartitionKey, owner: HostRecord) -> NotOwner:
         """The error for a partition of another host."""
         self.elsewhere[key.queue, key.partition] = owner
-        address = f"{owner.address}:{owner.port}"
-        error = NotOwner(f"partition {key} is owned by the host at {address}", address=address)
+        error = NotOwner(f"partition {key} is owned by the host at {owner.host_port}", address=owner.host_port)
         self._refuse(key, error)
         return error
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import trio
 
 from delivery.cluster.bell import Doorbell
+from delivery.cluster.leftovers import sort_out
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.tables.base import Watcher
@@ -99,15 +100,13 @@ class QueueTable:
 
     async def _learn_held(self) -> None:
         held = await trio.to_thread.run_sync(self._held)
-        names = sorted({name for name, _ in held})
-        found = await trio.to_thread.run_sync(self._catalog.read_queues, names)
-        for name, record in zip(names, found, strict=True):
-            if isinstance(record, QueueRecord):
-                self._learn(name, record)
-                self._stale.add(name)
-        known = {(record.name, record.generation) for record in self._known.values()}
-        if left := sorted(set(held) - known):
-            log.warning("the store holds data of %d queues that are not there, such as %s", len(left), left[0][0])
+        found = await trio.to_thread.run_sync(sort_out, held, self._catalog)
+        for record in found.known:
+            self._learn(record.name, record)
+            self._stale.add(record.name)
+        if left := found.left:
+            log.warning("the store holds data of %d queues that are not there, such as %s: `hoot queue purge` shows and"
+                        " deletes it", len(left), left[0][0])  # fmt: skip
 
     def _hint(self, name: str) -> None:
         self._stale.add(name)

@@ -116,9 +116,9 @@ class Link:
             if token == listener.token:
                 return
             raise SubscriberUnreachable(
-                f"what listens at {listener.address}:{listener.port} is not the listener of {self._subscription!r}"
+                f"what listens at {listener.host_port} is not the listener of {self._subscription!r}"
             )
-        raise SubscriberUnreachable(f"the listener at {listener.address}:{listener.port} does not answer")
+        raise SubscriberUnreachable(f"the listener at {listener.host_port} does not answer")
 
     def _up(self, connection: Connection, nursery: trio.Nursery) -> None:
         if self._listener.protocol == "packed":

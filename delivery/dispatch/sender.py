@@ -135,7 +135,7 @@ class MessageSender:
             return
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
-            target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent))
+            target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent))
         except HootError as error:
             self._refused(error)
 

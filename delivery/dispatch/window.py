@@ -5,6 +5,10 @@ acknowledged, it never goes back, and acknowledgements in any order move it only
 
 Pushes belong to a *run*. A failure or a broken connection ends the run: everything outstanding is forgotten, the next
 run begins behind the position, and a reply that still arrives for an old run changes nothing.
+
+A topic filter moves the position where the listener hears of nothing. So what a push is said to follow (`told`) is the
+push before it, or what the listener itself acknowledged last: without gaps, so that a listener which remembers what it
+has handled never takes a rewind for a new beginning.
 """
 
 from __future__ import annotations
@@ -17,10 +21,15 @@ from delivery.errors import ProtocolError
 
 
 class Sent(msgspec.Struct, gc=False):
-    """One push that is out: it covers the ids above `after` up to `last_id`."""
+    """One push that is out: it covers the ids above `after` up to `last_id`.
+
+    Without bytes it is none, but what a filter left out, and nobody is told of it.
+    """
 
     run: int
     after: int
+    told: int
+    """What the listener knows it to follow: at or below `after`, and nothing that is meant for it is in between."""
     last_id: int
     messages: int
     bytes: int
@@ -30,7 +39,7 @@ class Sent(msgspec.Struct, gc=False):
 class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sent", "position", "run")
+    __slots__ = ("_bytes", "_bytes_max", "_heard", "_messages", "_messages_max", "_sent", "_told", "position", "run")
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
         """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
@@ -38,6 +47,7 @@ class Window:
         `first_run` must be higher than any run that the same listener saw from this epoch.
         """
         self.position = position
+        self._heard = self._told = position
         self.run = first_run
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
@@ -66,7 +76,9 @@ class Window:
         """Note a push that covers everything from the last one up to `last_id`."""
         after = self._sent[-1].last_id if self._sent else self.position
         assert last_id > after, "a push must go beyond the one before it"
-        sent = Sent(self.run, after, last_id, messages, size)
+        sent = Sent(self.run, after, self._told, last_id, messages, size)
+        if size:
+            self._told = last_id
         self._sent.append(sent)
         self._messages += messages
         self._bytes += size
@@ -81,7 +93,7 @@ class Window:
         self._bytes -= sent.bytes
         before = self.position
         while self._sent and self._sent[0].done:
-            self.position = self._sent.popleft().last_id
+            self._move(self._sent.popleft())
         return self.position > before
 
     def fail(self, sent: Sent, handled: int) -> bool:
@@ -93,11 +105,11 @@ class Window:
             return False
         first = bool(self._sent) and self._sent[0] is sent
         self.rewind()
-        if not sent.after <= handled < sent.last_id:
-            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.after}…{sent.last_id}")
+        if not sent.told <= handled < sent.last_id:
+            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.told}…{sent.last_id}")
         if not first or handled <= self.position:
             return False
-        self.position = handled
+        self.position = self._heard = self._told = handled
         return True
 
     def rewind(self) -> None:
@@ -105,3 +117,9 @@ class Window:
         self.run += 1
         self._sent.clear()
         self._messages = self._bytes = 0
+        self._told = self._heard
+
+    def _move(self, done: Sent) -> None:
+        self.position = done.last_id
+        if done.bytes:
+            self._heard = done.last_id

@@ -33,11 +33,10 @@ class Positions(Subscriptions):
             raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {unread[0]}")
         holder = None if force else self.listener(queue, name)
         if holder is not None:
-            address = f"{holder.address}:{holder.port}"
             raise SubscriptionBusy(
-                f"subscription {name!r} of queue {queue!r} is attached, by the subscriber at {address}: stop that one,"
-                " or force",
-                address=address,
+                f"subscription {name!r} of queue {queue!r} is attached, by the subscriber at {holder.host_port}: stop"
+                " that one, or force",
+                address=holder.host_port,
             )
         states = self.managers.subscriptions.read_states(found)
         number = 1 + max([found.moves, *(one.value.moves for one in states.values())])

@@ -2,7 +2,8 @@
 
     /hoot/hosts/<host>                HostRecord, ephemeral
     /hoot/listeners/<queue>           persistent, empty; made by the first who attaches, gone with the queue
-    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now
+    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now; under a host's
+                                      session, where it has none of its own (`lease`)
     /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
 Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,
@@ -53,6 +54,11 @@ class HostRecord(msgspec.Struct, frozen=True):
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
 
+    @property
+    def host_port(self) -> str:
+        """Where it answers, in one word."""
+        return f"{self.address}:{self.port}"
+
 
 class QueueRecord(msgspec.Struct, frozen=True):
     """A queue. `generation` tells it from an earlier queue of the same name."""
@@ -89,6 +95,13 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random; the listener proves with it that it is the one meant here."""
     protocol: Literal["packed", "plain"] = "packed"
+    lease: str = ""
+    """The id of the region host that holds it for a listener without a session of its own."""
+
+    @property
+    def host_port(self) -> str:
+        """Where it listens, in one word."""
+        return f"{self.address}:{self.port}"
 
 
 lay_out(HostRecord, QueueRecord, SubscriptionRecord, ListenerRecord)

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
-from delivery.metastore.errors import SubscriptionExists
 from delivery.metastore.managers.records import SubscriptionState, subscription_key
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.ops import Create, Delete, InDoubt, NotEmpty, Op, Set
@@ -54,15 +53,11 @@ class Subscriptions(Queues):
     def put_subscription(self, record: SubscriptionRecord, *, create: bool) -> None:
         """Write a new subscription, or another record for one that is there.
 
-        Raises UnknownQueue; BadVersion when a new one is there already, when the one to change is another now, and when
-        others keep changing it; UnknownSubscription when it is not there.
+        Raises UnknownQueue; SubscriptionExists when a new one is there already; BadVersion when the one to change is
+        another now, and when others keep changing it; UnknownSubscription when it is not there.
         """
         if create:
-            self._check_queue(record.queue)
-            try:
-                self.managers.subscriptions.create_subscription_data(record)
-            except SubscriptionExists as error:
-                raise BadVersion(error.message) from None
+            self._create(record)
             return
         for attempt in range(ATTEMPTS):
             give_way(attempt)
@@ -99,6 +94,16 @@ class Subscriptions(Queues):
                 return
             return
         raise crowded(f"subscription {name!r}")
+
+    def _create(self, record: SubscriptionRecord) -> None:
+        """A new subscription; nothing stays of one whose queue was deleted meanwhile."""
+        self._check_queue(record.queue)
+        subscriptions = self.managers.subscriptions
+        version = subscriptions.create_subscription_data(record)
+        if self.managers.queues.read_version(record.queue) is None:
+            with contextlib.suppress(BadVersion, UnknownSubscription):
+                subscriptions.delete_subscription_data(record.queue, record.name, version)
+            raise self._unknown_queue(record.queue)
 
     # -- states
 
@@ -255,11 +260,10 @@ def _listener_path(queue: str, name: str) -> str:
 
 
 def _busy(queue: str, name: str, holder: ListenerRecord) -> SubscriptionBusy:
-    address = f"{holder.address}:{holder.port}"
     return SubscriptionBusy(
-        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {address}: stop that one, or take over"
-        " with force",
-        address=address,
+        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {holder.host_port}: stop that one,"
+        " or take over with force",
+        address=holder.host_port,
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 from delivery.errors import InvalidRequest, UnknownPartition
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.metastore.request import check_request, new_record
 from delivery.model import QueueSettings
-from subscriber.request import check_request, new_record
 
 NOW_MS = 1_732_165_000_000
 QUEUE = QueueRecord("flights", "g1", 1, QueueSettings(partitions=4))
@@ -48,6 +48,7 @@ def test_a_time_is_the_first_one_wanted_in_any_time_zone() -> None:
     assert check_start(at.astimezone(timezone(timedelta(hours=5, minutes=30)))) == first_id_at(NOW_MS) - 1
     assert check_start(at + timedelta(microseconds=1)) == first_id_at(NOW_MS + 1) - 1
     assert check_start(datetime(1969, 1, 1, tzinfo=UTC)) == EARLIEST
+    assert check_start(at.isoformat()) == check_start("2024-11-21T04:56:40Z") == first_id_at(NOW_MS) - 1
 
 
 def test_the_two_words() -> None:
@@ -56,7 +57,7 @@ def test_the_two_words() -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["newest", "", "12-99999", "-5", -1, ID_MAX + 1, True, 1.5, None, datetime(2024, 1, 1)],  # noqa: DTZ001
+    ["newest", "", "2024-11-21T04:56:40", "12-99999", "-5", -1, ID_MAX + 1, True, 1.5, None, datetime(2024, 1, 1)],  # noqa: DTZ001
 )
 def test_anything_else_is_no_start(start: Any) -> None:
     with pytest.raises(InvalidRequest):

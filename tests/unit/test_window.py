@@ -77,6 +77,27 @@ def test_one_push_may_always_go_out_and_the_next_only_within_both_limits() -> No
     assert not window.has_room(1, 51)
 
 
+def test_what_a_filter_leaves_out_is_covered_by_the_push_behind_it_also_after_a_rewind() -> None:
+    window, (first,) = filled(10)
+    window.finish(first)
+    window.finish(window.admit(20, 0, 0))
+    assert window.position == 20
+    for _ in range(2):
+        window.rewind()
+        assert [window.admit(last_id, 1, size).told for last_id, size in ((30, 5), (40, 0), (50, 5))] == [10, 30, 30]
+
+
+def test_a_listener_that_fails_at_the_first_message_behind_what_a_filter_left_out_moves_nothing_back() -> None:
+    window, (first,) = filled(10)
+    window.finish(first)
+    window.finish(window.admit(20, 0, 0))
+    push = window.admit(30, 1, 5)
+    assert not window.fail(push, push.told)
+    assert window.position == 20
+    assert window.fail(window.admit(30, 1, 5), 25)
+    assert (window.position, window.admit(30, 1, 5).told) == (25, 25)
+
+
 class WindowAgainstModel(RuleBasedStateMachine):
     """Random pushes, acknowledgements in any order, failures and rewinds against a model that keeps every id."""
 
@@ -130,6 +151,7 @@ class WindowAgainstModel(RuleBasedStateMachine):
     def position_covers_only_acknowledged_ids_and_never_falls(self) -> None:
         assert self.window.position >= self.before
         assert all(i in self.acknowledged for i in range(self.before, self.window.position + 1))
+        assert all(sent.told <= sent.after for sent in self.sent)
         self.before = self.window.position
 
     @invariant()

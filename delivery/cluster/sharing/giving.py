@@ -133,7 +133,7 @@ class Giving:
                 self._mending.begin(owned, target)
                 raise
         took = (trio.current_time() - begun) * 1000
-        log.info("%s: given to the host at %s:%d in %.0f ms", owned.key, target.address, target.port, took)
+        log.info("%s: given to the host at %s in %.0f ms", owned.key, target.host_port, took)
 
     async def try_to_give(
         self, owned: OwnedPartition, target: HostRecord, answer_seconds: float = ANSWER_SECONDS
@@ -142,7 +142,7 @@ class Giving:
         try:
             await self.give(owned, target, answer_seconds)
         except HootError as error:
-            log.warning("%s could not be given to the host at %s:%d: %s", owned.key, target.address, target.port, error)
+            log.warning("%s could not be given to the host at %s: %s", owned.key, target.host_port, error)
 
     async def release(self, owned: OwnedPartition) -> None:
         """Give one partition up; the next who is asked for it takes it, or who waits for it. Raises as `give`."""

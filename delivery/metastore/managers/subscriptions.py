@@ -10,8 +10,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest, UnknownSubscription
-from delivery.metastore.errors import KeyExists, NoKey, SubscriptionExists
+from delivery.errors import (
+    BadVersion,
+    CorruptRecord,
+    HootError,
+    InvalidRequest,
+    SubscriptionExists,
+    UnknownSubscription,
+)
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.managers.queues import names_around
 from delivery.metastore.managers.records import (
     AFTER,

@@ -110,6 +110,10 @@ class SegmentedLog:
         """See `MessageStore.queues`."""
         return self._data.queues()
 
+    def usage(self, queue: str, generation: str) -> tuple[int, int | None]:
+        """What a queue takes on the disk in bytes, and when something was written to it last, in ms since 1970."""
+        return self._data.usage(queue, generation)
+
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""
         for key in [key for key in self._partitions if (key.queue, key.generation) == (queue, generation)]:

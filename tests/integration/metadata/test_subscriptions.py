@@ -11,6 +11,7 @@ from delivery.errors import (
     BadVersion,
     CorruptRecord,
     MetadataUnavailable,
+    SubscriptionExists,
     UnknownQueue,
     UnknownSubscription,
 )
@@ -20,6 +21,7 @@ from delivery.metastore.managers.states import TakeState
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.tables.versions import Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
 from tests.integration.metastore import (
     CREATED_MS,
     Interposed,
@@ -48,7 +50,7 @@ def test_a_subscription_is_written_listed_and_read_back(queue: Catalog) -> None:
 
 
 def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(queue: Catalog) -> None:
-    with pytest.raises(BadVersion):
+    with pytest.raises(SubscriptionExists):
         queue.put_subscription(msgspec.structs.replace(subscription(), topics=()), create=True)
     with pytest.raises(BadVersion):
         queue.put_subscription(subscription(created_ms=CREATED_MS + 1), create=False)
@@ -57,6 +59,17 @@ def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(
     with pytest.raises(UnknownQueue):
         queue.put_subscription(subscription(queue="r"), create=True)
     assert (queue.subscriptions("q"), queue.subscription("q", "s")) == (["s"], subscription())
+
+
+def test_nothing_stays_of_a_subscription_that_is_created_while_its_queue_is_deleted(
+    queue: Catalog, zk: ZooKeeperClient
+) -> None:
+    between = Interposed(zk)
+    between.before = lambda: queue.delete_queue("q")
+    with pytest.raises(UnknownQueue):
+        catalog_over(between).put_subscription(subscription(name="t"), create=True)
+    queue.create_queue("q", QueueSettings())
+    assert queue.subscriptions("q") == []
 
 
 @pytest.mark.parametrize(

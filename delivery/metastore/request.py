@@ -1,4 +1,4 @@
-"""What an application asks for when it subscribes, checked before anything is written.
+"""What somebody asks for who subscribes, checked before anything is written.
 
 Where to begin is a Start (see delivery.ids), per partition; "latest", the default, means the last message stored when
 the subscription is registered. A start counts once: a subscription that exists goes on at its checkpoints, whatever the
@@ -16,6 +16,9 @@ from delivery.errors import InvalidRequest
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
+
+Partitions = int | Iterable[int] | Mapping[int, Start] | None
+"""One, some, some with their starts, or all that the queue has."""
 
 TOPICS_MAX: Final = 1000
 
@@ -36,7 +39,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_request(
     queue: str,
-    partitions: int | Iterable[int] | Mapping[int, Start] | None,
+    partitions: Partitions,
     topics: str | Iterable[str] | None,
     start: Start | Mapping[int, Start],
 ) -> Request:
