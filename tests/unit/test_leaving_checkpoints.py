@@ -55,6 +55,35 @@ def test_a_partition_that_leaves_waits_for_a_save_of_its_own_and_saves_what_came
     trio.run(story)
 
 
+def test_a_partition_that_leaves_has_not_left_while_its_last_save_is_under_way() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        keeper = Kept(store)
+        store.gate = threading.Event()
+        keeper.note(0, 5)
+        done: list[str] = []
+
+        async def leave() -> None:
+            await keeper.flush_partition("orders", 0)
+            done.append("left")
+
+        async def begin_anew() -> None:
+            await keeper.settle(key(0))
+            done.append("settled")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeper.flush)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(leave)
+            nursery.start_soon(begin_anew)
+            await trio.testing.wait_all_tasks_blocked()
+            assert done == []
+            store.gate.set()
+        assert sorted(done) == ["left", "settled"]
+
+    trio.run(story)
+
+
 def test_partitions_that_leave_at_once_are_saved_together_whoever_of_them_gives_up() -> None:
     async def story() -> None:
         store = ScriptedStates()
