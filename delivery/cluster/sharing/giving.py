@@ -45,9 +45,10 @@ GIVEN_AT_ONCE: Final = 8
 """In threads."""
 PREPARED_AT_ONCE: Final = 2
 """In threads of their own, for which nothing that stands still has to wait."""
-TURNS: Final = 32
+TURNS: Final = 8
 """Partitions that are on their way at once. The others are delivered from until it is their turn, so that none stands
-still for as long as a drain takes. Fewer would make fewer checkpoints go together."""
+still for as long as a drain takes. As many as keep both hosts busy: more stand still together while the other one opens
+them one after another."""
 TAKE_SECONDS: Final = 5.0
 """How long the other host may take to open a partition."""
 _PAUSE_SECONDS: Final = 1.0
