@@ -145,7 +145,7 @@ class Host:
         self.ownership = Ownership(catalog, store, tail, self._membership, self._queues, config.reopen_seconds)
         self._keeper = CheckpointKeeper(catalog, config, self.ownership.doubt)
         self._sharing = Sharing(
-            self.ownership, self._membership, zookeeper, catalog, store, config, flush=self._keeper.flush
+            self.ownership, self._membership, zookeeper, catalog, store, config, flush=self._keeper.flush_partition
         )
         self._membership.on_lost(self.ownership.lose_all)
         self._queues.on_change(self.ownership.queue_changed)

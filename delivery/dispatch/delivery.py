@@ -13,9 +13,10 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
+from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.sender import Counters, Stream
 from delivery.dispatch.taking import StateTaker

@@ -23,10 +23,10 @@ from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.managers.records import SubscriptionState, subscription_key
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
+from delivery.metastore.managers.subscriptions import PlaceWatcher
 from delivery.metastore.ops import Create, Delete, InDoubt, NotEmpty, Op, Set
 from delivery.metastore.queues import Queues
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.metastore.tables.base import Watcher
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name, near_names
 
@@ -34,12 +34,9 @@ from delivery.model import check_name, near_names
 class Subscriptions(Queues):
     """The durable records of subscriptions, how far they have come, and who is attached."""
 
-    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
-        """The subscription's durable record, None when there is none. Raises CorruptRecord.
-
-        `watch` is called once, at its next change.
-        """
-        found = self.managers.subscriptions.read_preferences(queue, name, watch)
+    def subscription(self, queue: str, name: str) -> SubscriptionRecord | None:
+        """The subscription's durable record, None when there is none. Raises CorruptRecord."""
+        found = self.managers.subscriptions.read_preferences(queue, name)
         return None if found is None else found.value
 
     def subscriptions(self, queue: str) -> list[str]:
@@ -172,9 +169,15 @@ class Subscriptions(Queues):
         folders = [records.listeners_path(check_name("queue", queue)) for queue in queues]
         return [names or [] for names in self._zk.children_many(folders)]
 
-    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
-        """The durable records of many (queue, subscription); a damaged one is its error."""
-        found = self.managers.subscriptions.read_many_preferences(places)
+    def read_subscriptions(
+        self, places: Sequence[tuple[str, str]], watch: PlaceWatcher | None = None
+    ) -> list[SubscriptionRecord | CorruptRecord | None]:
+        """The durable records of many (queue, subscription); a damaged one is its error.
+
+        `watch` is called with each (queue, subscription) once, at its next change; not for those that are damaged.
+        Raises Throttled when not all of them can be watched: none is then.
+        """
+        found = self.managers.subscriptions.read_many_preferences(places, watch)
         return [one.value if isinstance(one, Versioned) else one for one in found]
 
     def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:

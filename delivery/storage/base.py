@@ -121,6 +121,12 @@ class MessageStore(Protocol):
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed."""
 
+    def prepare_release(self, key: PartitionKey) -> None:
+        """The partition will be released soon, and is appended to until then: do what makes the next `open` quick.
+
+        Nothing depends on it: where it raises, the next `open` does all of it. Unknown or closed partitions are fine.
+        """
+
     def release(self, key: PartitionKey) -> None:
         """Stop serving a partition: close its files. Unknown or closed partitions are fine."""
 

@@ -177,6 +177,10 @@ class SimulatedStore:
         """See MessageStore.trim; nothing ever gets too old here."""
         return 0
 
+    def prepare_release(self, key: PartitionKey) -> None:
+        """See MessageStore.prepare_release; it takes as long as a look at the disk."""
+        spend(self._disk.slowness * self._kernel.between(0.0005, 0.004))
+
     def release(self, key: PartitionKey) -> None:
         """See MessageStore.release."""
         self._views.pop(key, None)

@@ -134,6 +134,17 @@ class Partition:
                 freed += self._drop(settings, now_ms)
         return freed
 
+    def sync_ahead(self) -> None:
+        """Bring to the disk what is there by now; for any thread, as it holds nobody up."""
+        self._writer.sync_ahead()
+
+    def shorten_tail(self) -> None:
+        """Close the open segment, unless it is a small one. Raises StorageUnavailable, Fenced; it is broken then."""
+        active = self._writer.active
+        if active is not None and active.extent.end >= SEGMENT_BYTES_MIN and self._writer.broken is None:
+            with refusals(f"shorten {self.key}"):
+                self._writer.seal()
+
     def close(self) -> None:
         """Stop; the files close when the last reader lets go. Raises StorageUnavailable."""
         self._files.forget(self._folder)

@@ -96,6 +96,14 @@ class SegmentedLog:
         with self._lock(key):
             return self._partition(key).trim(settings, now_ms)
 
+    def prepare_release(self, key: PartitionKey) -> None:
+        """See `MessageStore.prepare_release`: who opens the partition reads all of the segment that was left open."""
+        partition = self._partitions.get(key)
+        if isinstance(partition, Partition):
+            partition.sync_ahead()
+            with self._lock(key):
+                partition.shorten_tail()
+
     def release(self, key: PartitionKey) -> None:
         """See `MessageStore.release`."""
         with self._lock(key):
