@@ -94,10 +94,6 @@ class ScriptedDirectory:
     def partitions(self, places: Sequence[tuple[str, int]]) -> list[Seen | CorruptRecord]:
         return [self.partition(*place) for place in places]
 
-    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
-        found = self._cluster.owners.items()
-        return {number: record for (name, number), (record, _) in found if name == queue and record.host}, []
-
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
         me = HostRecord(ME, "10.0.0.1", 7000, None, self._cluster.current_session, "1", 0)
         return [me, *self._cluster.live.values()], list(self._cluster.corrupt)

@@ -98,7 +98,7 @@ class Region:
         end = time.monotonic() + LIMIT_SECONDS
         while sum(map(_workers, self._hosts.values())) < partitions:
             assert time.monotonic() < end, f"not within {LIMIT_SECONDS} s"
-            NEVER.wait(0.25)
+            NEVER.wait(1.0)  # to be asked costs a host as much as a hundred claims
 
     def kill(self) -> tuple[Look, int]:
         """End the last host; when that was, and how many partitions it had."""

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from delivery.cluster.hosts.probe import is_gone
 from delivery.cluster.hosts.table import HostTable
 from delivery.cluster.sharing import takeover
-from delivery.cluster.sharing.placement import rank
+from delivery.cluster.sharing.placement import before
 from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord
@@ -65,7 +65,7 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
             await waiting(company, nursery)
             await wait_all_tasks_blocked(0.1)
             survivors = [host for host in company.hosts.all if host.host != "h"]
-            first = {p for p in range(20) if rank("orders", p, ME, survivors) == 0}
+            first = {p for p in range(20) if not before("orders", p, ME, survivors)}
             assert 0 < len(first) < 20
             if how == "session":
                 company.leave("h")
