@@ -15,10 +15,10 @@ still names nobody who lives: not while a host before it is busy taking others, 
 it is with a partition that a host could not open and released, while that host itself waits for longer each time: where
 it can be opened nowhere, each host tries it as seldom as it sweeps.
 
-Requests to ZooKeeper when P partitions of a dead host fall to H survivors: the host that takes them reads the records 64
-at a time and writes them 250 at a time, and each other one reads them once. That is P/64 + P/250 + P/64·(H - 1), more
-where few come together, and H·(1 + H) for reading the hosts. The states of its subscriptions are read and written in the
-same way (dispatch.taking). A sweep costs each host P/64 for the P partitions that it waits for.
+Requests to ZooKeeper when P partitions of a dead host fall to H survivors: the host that takes them reads the records
+64 at a time and writes them 250 at a time, each other one reads them once. That is P/64·H + P/250, and more where
+few come together, and H·(1 + H) for reading the hosts. The states of its subscriptions are read and written in the same
+way (dispatch.taking). A sweep costs each host P/64 for the P partitions that it waits for.
 """
 
 from __future__ import annotations
