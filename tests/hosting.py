@@ -139,6 +139,10 @@ class FaultyStore(MemoryStore):
         self.groups: list[int] = []
         self.fail: HootError | None = None
         self.fail_open: HootError | None = None
+        self.opening = threading.Event()
+        """Partitions are opened when it is set; `slow` limits that to one of them."""
+        self.opening.set()
+        self.slow: int | None = None
         self.gate: threading.Event | None = None
         self.released: list[str] = []
         self.deleted: list[str] = []
@@ -146,6 +150,8 @@ class FaultyStore(MemoryStore):
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
         if self.fail_open is not None:
             raise self.fail_open
+        if self.slow in (None, key.partition):
+            assert self.opening.wait(10)
         return super().open(key, epoch, settings)
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:
