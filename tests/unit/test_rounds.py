@@ -120,13 +120,13 @@ def test_who_would_lead_and_is_cancelled_at_that_moment_leaves_the_round_to_the_
     async def story(oracle: Oracle, asker: Asker, ask: Callable[..., None]) -> None:
         oracle.gate.set()
         ask(0)
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()  # it leads, and waits for those who come along
         ask(2)
-        await trio.lowlevel.checkpoint()
         asker.scopes[0].cancel()
         await eventually(lambda: 2 in asker.heard)
         ask(4)
         await eventually(lambda: 4 in asker.heard)
+        assert oracle.rounds == [[2], [4]]
 
     tell(story)
 
