@@ -16,9 +16,11 @@ import trio
 
 from delivery.cluster.bell import Doorbell
 from delivery.cluster.leftovers import sort_out
+from delivery.cluster.rounds import Rounds
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.tables.base import Watcher
+from delivery.model import check_name
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class QueueTable:
     def __init__(self, catalog: QueueRecords, held: Held) -> None:
         """`held` gives the (queue, generation) that the store has data of; blocking."""
         self._catalog, self._held = catalog, held
+        self._reading = Rounds[str, QueueRecord](self._read_new)
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
         self._unwatched: set[str] = set()
@@ -72,11 +75,24 @@ class QueueTable:
         known = self._known.get(name)
         if known is not None:
             return known
-        record = await trio.to_thread.run_sync(self._catalog.queue, name)
+        record = await self._reading.ask(check_name("queue", name))
         if name not in self._known:  # else `run` has read it in the meantime, and later
             self._learn(name, record)
             self._hint(name)
         return self._known[name]
+
+    def _read_new(self, names: Sequence[str]) -> list[QueueRecord | HootError]:
+        """The queues that were asked for, each one once: a subscription asks for one queue as often as it is wide."""
+        once = list(dict.fromkeys(names))
+        found = dict(zip(once, self._catalog.read_queues(once), strict=True))
+        settled = {name: self._missing(name) if record is None else record for name, record in found.items()}
+        return [settled[name] for name in names]
+
+    def _missing(self, name: str) -> QueueRecord | HootError:
+        try:
+            return self._catalog.queue(name)  # which knows what may have been meant
+        except HootError as error:
+            return error
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Learn the queues that the store holds, report started, and follow their changes until cancelled.

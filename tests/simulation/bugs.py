@@ -199,7 +199,7 @@ PLANTED: dict[str, Planted] = {
     "checkpoint unfenced": Planted(_checkpoint_unfenced),
     "state not taken over": Planted(_state_not_taken_over),
     "ids by clock": Planted(_ids_by_clock, "base id"),
-    "unknown called refused": Planted(_unknown_called_refused, first=300),
+    "unknown called refused": Planted(_unknown_called_refused, first=20),
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event),
     "broken is not ready": Planted(_broken_is_not_ready),
 }
