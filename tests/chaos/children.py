@@ -123,6 +123,10 @@ class Child:
             self.kill()
             return False
 
+    def told(self, text: bytes) -> int:
+        """How often its log says so, of all its starts."""
+        return self._log.read_bytes().count(text)
+
     def _forget(self) -> None:
         if self._process is not None:
             assert self._process.stdin is not None
@@ -138,7 +142,7 @@ class Child:
 def serve(zookeeper: str, data: Path, port: int, session_seconds: float, *options: str) -> list[str]:
     """The arguments of a region host."""
     return [
-        "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data), "--port", str(port), "--no-http",
+        "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data), "--port", str(port),
         "--until-eof", "--session-timeout", f"{session_seconds:g}s", *options,
     ]  # fmt: skip
 

@@ -45,7 +45,9 @@ class Host:
         self.zookeeper_leg = stage.proxy.add(f"{name}.zookeeper", own, (LOOPBACK, port))
         stage.proxy.add(f"{name}.clients", FOR_CLIENTS, (LOOPBACK, self.port))
         options = [word for setting in settings for word in ("--set", setting)]
-        command = serve(f"{own}:{port}/{folder}", stage.folder / "data", self.port, SESSION_SECONDS, *options)
+        command = serve(
+            f"{own}:{port}/{folder}", stage.folder / "data", self.port, SESSION_SECONDS, "--no-http", *options
+        )
         self.process = Child(
             name, stage.keeper, stage.folder / f"{name}.log", lambda _: command,
             HOOT_CHAOS_CLOCK=str(self._clock), HOOT_CHAOS_TRAP=str(self.trap),
