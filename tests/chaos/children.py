@@ -147,8 +147,8 @@ def serve(zookeeper: str, data: Path, port: int, session_seconds: float, *option
     ]  # fmt: skip
 
 
-def set_clock(file: Path, seconds: float) -> None:
-    """From now on the wall clock of whoever has this file for its HOOT_CHAOS_CLOCK is off by so much."""
+def set_clock(file: Path, seconds: float, stands_at_ns: int = 0) -> None:
+    """From now on the wall clock of whoever has this file for its HOOT_CHAOS_CLOCK is off by so much, or stands."""
     # Written in place: the child has the file in its memory.
     with file.open("r+b" if file.exists() else "wb") as clock:
-        clock.write(struct.pack("<q", round(seconds * 1e9)))
+        clock.write(struct.pack("<qq", round(seconds * 1e9), stands_at_ns))

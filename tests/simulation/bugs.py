@@ -22,6 +22,7 @@ from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import PartitionState, StoredBatch
+from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
 
@@ -202,4 +203,11 @@ PLANTED: dict[str, Planted] = {
     "unknown called refused": Planted(_unknown_called_refused, first=300),
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event),
     "broken is not ready": Planted(_broken_is_not_ready),
+    "client: numbered anew": Planted(client_bugs.numbered_anew),
+    "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect),
+    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry),
+    "client: doubt forgotten": Planted(client_bugs.doubt_forgotten),
+    "client: deadline called refused": Planted(client_bugs.deadline_called_refused),
+    "client: answers mixed up": Planted(client_bugs.answers_mixed_up),
+    "client: answered by itself": Planted(client_bugs.answered_by_itself),
 }
