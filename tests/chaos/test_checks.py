@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -34,6 +35,17 @@ def test_a_failover_lasts_until_the_first_callback_of_what_was_put_after_the_fau
     told.calls["whole"].append(Row(0, 2000, "-", "p.1.13", 13, FAULT_AT + 3))
     [failover] = figures(told).failovers
     assert (failover.partition, failover.seconds, failover.owned) == (0, 3.0, 0.5)
+    assert (failover.kind, failover.duplicates) == ("kill", 2)
+    text, _ = report(told, 4.0)
+    assert re.search(r"(?m)^  kill +1 partitions +median +3.00 s +p99 +3.00 s .*duplicates: median 2, max 2", text)
+    assert re.search(r"(?m)^  leader kill +none$", text)
+
+
+def test_what_the_death_of_a_leader_of_zookeeper_cost_is_the_longest_silence() -> None:
+    told = story()
+    told.faults.append(Fault("zookeeper-leader-kill", "-", 2.6, frozenset({1}), 8.0))
+    [cost] = [one for one in figures(told).failovers if one.kind == "leader kill"]
+    assert (cost.partition, cost.seconds, cost.owned, cost.duplicates) == (1, pytest.approx(2.0), None, 0)
 
 
 def test_the_faults_of_one_subscriber_are_held_against_the_others_when_they_come_alone() -> None:
