@@ -80,7 +80,8 @@ def failovers(story: Story) -> list[Failover]:
             seconds = _silence(rows, fault) if fault.name in SILENCES else _until_new(rows, fault, story)
             if seconds is not None:
                 felt = sum(one.partition == partition and fault.felt(one.at) for one in again)
-                found.append(Failover(fault.name, partition, seconds, _until_owned(partition, fault, story), felt))
+                owned = None if fault.name in FAILOVERS["leader kill"] else _until_owned(partition, fault, story)
+                found.append(Failover(fault.name, partition, seconds, owned, felt))
     return found
 
 

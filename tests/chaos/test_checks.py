@@ -45,7 +45,8 @@ def test_what_the_death_of_a_leader_of_zookeeper_cost_is_the_longest_silence() -
     told = story()
     told.faults.append(Fault("zookeeper-leader-kill", "-", 2.6, frozenset({1}), 8.0))
     [cost] = [one for one in figures(told).failovers if one.kind == "leader kill"]
-    assert (cost.partition, cost.seconds, cost.owned, cost.duplicates) == (1, pytest.approx(2.0), None, 0)
+    assert cost.seconds == pytest.approx(2.0)
+    assert (cost.partition, cost.owned, cost.duplicates) == (1, None, 0)
 
 
 def test_the_faults_of_one_subscriber_are_held_against_the_others_when_they_come_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 from unittest import mock
 
@@ -30,7 +29,7 @@ def swapped_after_redirect() -> Any:
     take_back = Lane._take_back
 
     def swapping(lane: Lane) -> Any:
-        if any(isinstance(entry.error, NotOwner) for entry in lane._returned):
+        if any(isinstance(entry.error, NotOwner) for entry in lane._returned) and _none_in_doubt(lane):
             lane._returned.reverse()
             for entry in lane._returned:
                 entry.sequence, entry.data = 0, b""
@@ -43,15 +42,17 @@ def swapped_after_redirect() -> Any:
 def gone_on_during_retry() -> Any:
     """What failed is sent again behind all that waits, not before it."""
 
-    def behind(lane: Lane) -> list[Any]:
-        returned = [entry for entry in lane._returned if entry.error is None or entry.error.retryable]
-        refused = [entry for entry in lane._returned if entry not in returned]
+    take_back = Lane._take_back
+
+    def behind(lane: Lane) -> Any:
+        if not _none_in_doubt(lane):
+            return take_back(lane)
+        lane._waiting += lane._returned
         lane._returned.clear()
-        lane._waiting = deque([*lane._waiting, *returned])
         for entry in lane._waiting:
             entry.sequence, entry.data = 0, b""
         lane._restart = True
-        return inflight._reports(refused)
+        return []
 
     return mock.patch.object(Lane, "_take_back", behind)
 
@@ -107,3 +108,8 @@ def answered_by_itself() -> Any:
         lost(sender, stream, error)
 
     return mock.patch.object(Sender, "_lost", hopeful)
+
+
+def _none_in_doubt(lane: Lane) -> bool:
+    """Whether nothing can be stored twice by another order, so that the order alone is wrong."""
+    return not any(entry.doubt for entry in (*lane._returned, *lane._waiting))
