@@ -261,7 +261,7 @@ PLANTED: dict[str, Planted] = {
     "state not taken over": Planted(_state_not_taken_over, "I6"),
     "ids by clock": Planted(_ids_by_clock, "I7", asserted="base id"),
     "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id"),
-    "unknown called refused": Planted(_unknown_called_refused, "I14", first=300),
+    "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11"),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
