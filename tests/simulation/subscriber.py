@@ -147,7 +147,7 @@ class Service:
         """A push has arrived."""
         push = self._push(
             queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data,
+            run=run, after=after, batches=data, moves=stream.moves,
         )  # fmt: skip
         return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
 
