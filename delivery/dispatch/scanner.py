@@ -1,12 +1,12 @@
 """The MessageScanner: reads what is new in a partition into the buffer (seed 004, section 3.5.3).
 
 It rests when there is nothing new, and the partition tells it of news: no polling, no scan that finds nothing.
-Batches pass unopened; a topic filter looks at each batch's dictionary and opens only a batch that holds both kinds.
+Batches pass unopened; a filter looks at each batch's header and dictionary, and opens it only when they do not decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import trio
 
 from delivery.batch import peek, select
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.filters import Filter
 from delivery.storage.base import Chunk
 
 
@@ -39,9 +40,9 @@ class Source(Protocol):
 class MessageScanner:
     """Scans one partition for one subscription."""
 
-    def __init__(self, source: Source, topics: AbstractSet[str], push_bytes: int) -> None:
-        """`topics` empty takes all; `push_bytes` bounds what is read at once."""
-        self._source, self._topics, self._push_bytes = source, topics, push_bytes
+    def __init__(self, source: Source, wanted: Filter | None, push_bytes: int) -> None:
+        """`wanted` None takes all; `push_bytes` bounds what is read at once."""
+        self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0
         self._resting: trio.Event | None = None
         """Set to end a rest at the partition's end; None when the scanner does not rest."""
@@ -77,7 +78,7 @@ class MessageScanner:
         resting = self._resting
         if resting is None:
             return
-        if not self._topics and not buffer.is_full:
+        if self._wanted is None and not buffer.is_full:
             chunk = self._source.newest(self._after, self._push_bytes)
             if chunk is not None:
                 self._after = chunk.last_id
@@ -86,13 +87,13 @@ class MessageScanner:
             resting.set()
 
     def _piece(self, chunk: Chunk) -> Piece:
-        if not self._topics:
+        if self._wanted is None:
             return Piece(chunk.last_id, sum(header.count for header in chunk.headers), chunk.data)
         kept, messages, at = [], 0, 0
         for header in chunk.headers:
             data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
             at += header.length
-            if (part := select(header, data, self._topics)) is not None:
+            if (part := select(header, data, self._wanted)) is not None:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
         return Piece(chunk.last_id, messages, kept[0] if len(kept) == 1 else b"".join(kept))
