@@ -8,10 +8,14 @@ Where to begin, per partition:
     a datetime   at the first message that a host took at this time or later; it must have a time zone
 
 A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
+
+Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
+subscription is not undone by the next start of its program; None means none.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -19,6 +23,7 @@ from typing import Final
 import msgspec
 
 from delivery.errors import InvalidRequest
+from delivery.filters import FilterSpec, check_topics, parse_rule, rule_json
 from delivery.ids import ID_MAX, MessageId, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
@@ -28,7 +33,21 @@ Start = str | int | datetime
 
 EARLIEST: Final = 0
 LATEST: Final = -1
-TOPICS_MAX: Final = 1000
+
+
+class Keep(enum.Enum):
+    """Stands for a preference that is left as it is."""
+
+    KEEP = "as it is"
+
+
+KEEP: Final = Keep.KEEP
+"""The topics or the filter that the subscription has; of a new one, none."""
+
+TopicsGiven = str | Iterable[str] | Keep | None
+"""Names, and patterns such as `orders.*`; None for all."""
+FilterGiven = FilterSpec | Keep | None
+"""See docs/filters.md; None for no filter."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +60,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For the partitions that have a start of their own."""
     start: int
     """For all others."""
-    topics: tuple[str, ...]
-    """Empty for all."""
+    topics: tuple[str, ...] | Keep
+    """Names and patterns; empty for all."""
+    filter: str | Keep | None = KEEP
+    """A rule in its canonical JSON."""
 
 
 def check_request(
     queue: str,
     partitions: int | Iterable[int] | Mapping[int, Start] | None,
-    topics: str | Iterable[str] | None,
+    topics: TopicsGiven,
     start: Start | Mapping[int, Start],
+    filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -62,13 +84,11 @@ def check_request(
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
-    names = () if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
-    if topics is not None and not 1 <= len(names) <= TOPICS_MAX:
-        raise InvalidRequest(f"name 1 to {TOPICS_MAX} topics, or None for all, not {len(names)}")
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=tuple(sorted({check_name("topic", name) for name in names})),
+        topics=KEEP if isinstance(topics, Keep) else check_topics(topics),
+        filter=filter if filter is None or isinstance(filter, Keep) else rule_json(parse_rule(filter)),
     )  # fmt: skip
 
 
@@ -128,12 +148,15 @@ def new_record(
     if found is not None and found.generation != queue.generation:
         found = None
     known = {} if found is None else found.starts
+    kept_topics, kept_filter = ((), None) if found is None else (found.topics, found.filter)
     starts = {
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
         for number in partitions_of(request, queue)
     }
     return SubscriptionRecord(
-        name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
+        name=name, queue=queue.name, generation=queue.generation, starts=starts,
+        topics=kept_topics if isinstance(request.topics, Keep) else request.topics,
+        filter=kept_filter if isinstance(request.filter, Keep) else request.filter,
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
     )  # fmt: skip
 

@@ -25,8 +25,9 @@ import msgspec
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
+from delivery.filters import check_pattern
 from delivery.ids import ID_MAX, MessageId, first_id_at
-from delivery.model import Message, check_topic
+from delivery.model import Message
 from delivery.rpc.protocol import load_idl
 
 READ_BYTES = 1024 * 1024
@@ -116,7 +117,7 @@ class PartitionScanner(Scanner):
         """Finds the place to start. Raises InvalidRequest when it lies in the future, UnknownQueue, NoHost."""
         self.queue, self.partition, self.follows = queue, partition, scope.follow
         self._calls, self._scope, self._read_bytes = calls, scope, read_bytes
-        self._topics = [check_topic(topic) for topic in scope.topics]
+        self._topics = [check_pattern(topic) for topic in scope.topics]
         self._request = load_idl("delivery").ReadRequest
         self._closed = False
         self._ready: Iterator[Message] = iter(())

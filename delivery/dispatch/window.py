@@ -72,8 +72,20 @@ class Window:
         self._bytes += size
         return sent
 
+    def skip(self, last_id: int) -> bool:
+        """Nothing is wanted of what follows up to `last_id`. True when the position moved.
+
+        While something is out, the last push covers it, too: however long nothing is wanted, it takes no room here.
+        """
+        if self._sent:
+            assert last_id > self._sent[-1].last_id, "what is skipped must lie behind the last push"
+            self._sent[-1].last_id = last_id
+            return False
+        self.position = last_id
+        return True
+
     def finish(self, sent: Sent) -> bool:
-        """The push was acknowledged (or filtered to nothing). True when the position moved."""
+        """The push was acknowledged. True when the position moved."""
         if sent.run != self.run or sent.done:
             return False
         sent.done = True

@@ -77,6 +77,19 @@ def test_one_push_may_always_go_out_and_the_next_only_within_both_limits() -> No
     assert not window.has_room(1, 51)
 
 
+def test_what_is_skipped_moves_the_position_at_once_or_with_the_push_before_it() -> None:
+    window = Window(0, 10, 10)
+    assert window.skip(5)
+    assert (window.position, window.empty) == (5, True)
+    first, second = window.admit(10, 10, 10), window.admit(20, 1, 1)
+    for last_id in range(21, 1000):
+        assert not window.skip(last_id)
+    assert window.unacknowledged == 11
+    assert not window.finish(second)
+    assert window.finish(first)
+    assert (window.position, window.empty) == (999, True)
+
+
 class WindowAgainstModel(RuleBasedStateMachine):
     """Random pushes, acknowledgements in any order, failures and rewinds against a model that keeps every id."""
 
@@ -93,6 +106,14 @@ class WindowAgainstModel(RuleBasedStateMachine):
         if self.window.has_room(messages, size):
             last = self.sent[-1].last_id if self.sent else self.window.position
             self.sent.append(self.window.admit(last + span, messages, size))
+
+    @rule(span=st.integers(1, 50))
+    def skip(self, span: int) -> None:
+        last = self.sent[-1].last_id if self.sent else self.window.position
+        covered = not self.sent or self.sent[-1].done
+        assert self.window.skip(last + span) == (not self.sent)
+        if covered:
+            self.acknowledged.update(range(last + 1, last + span + 1))
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())

@@ -7,45 +7,27 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 
 from delivery.batch import open_batch
-from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_UNKNOWN, Stream
+from delivery.dispatch.sender import STATUS_FAILED, STATUS_UNKNOWN
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, NotOwner, ProtocolError, SubscriberUnreachable
 from delivery.filters import filter_of
 from delivery.model import Message
-from tests.dispatch import NoCounters, Reply, ScriptedListener, ScriptedPartition, batch_at, ok, simulated
-
-STREAM = Stream("orders", "mail", 0, epoch=3)
-SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
-
-
-async def deliver(
-    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: tuple[str, ...] = (),
-    position: int = 0,
-) -> list[int]:  # fmt: skip
-    """Run a worker until its position is `until`; returns every position it reported."""
-    positions: list[int] = []
-    done = trio.Event()
-
-    def moved(position: int) -> None:
-        positions.append(position)
-        if position >= until:
-            done.set()
-
-    worker = SubscriptionWorker(
-        STREAM, partition, position=position, first_run=1, wanted=filter_of(topics, None), config=SMALL,
-        counters=NoCounters(), on_position=moved,
-    )  # fmt: skip
-    with trio.fail_after(600):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(listener.serve)
-            nursery.start_soon(worker.run, listener)
-            await done.wait()
-            nursery.cancel_scope.cancel()
-    return positions
+from tests.dispatch import (
+    SMALL,
+    STREAM,
+    NoCounters,
+    Reply,
+    ScriptedListener,
+    ScriptedPartition,
+    batch_at,
+    deliver,
+    ok,
+    simulated,
+)
 
 
 def test_everything_arrives_once_and_in_order_and_the_position_ends_at_the_last_id() -> None:
@@ -137,22 +119,6 @@ def test_a_push_that_the_listener_refuses_is_sent_again_after_the_delay_and_not_
         listener = ScriptedListener(take)
         await deliver(partition, listener, until=102)
         assert [round(later - earlier, 3) for earlier, later in pairwise(times)] == [SMALL.retry_delay_seconds] * 3
-
-    simulated(story)
-
-
-def test_a_topic_filter_leaves_its_messages_and_still_moves_the_position_past_the_others() -> None:
-    async def story() -> None:
-        batches = [batch_at(100, "JFK", "LGA"), batch_at(200, "LGA"), batch_at(300, "JFK"), batch_at(400, "LGA")]
-        partition = ScriptedPartition(batches)
-
-        async def take(messages: list[Message]) -> Reply:
-            listener.delivered += [message.number for message in messages]
-            return ok(messages)
-
-        listener = ScriptedListener(take)
-        await deliver(partition, listener, until=400, topics=("JFK",))
-        assert listener.delivered == [100, 300]
 
     simulated(story)
 
