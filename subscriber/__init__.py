@@ -16,6 +16,7 @@ In a trio program AsyncSubscriber has the same names. Errors are those of `deliv
 
 from __future__ import annotations
 
+from delivery.filters import KEEP
 from delivery.ids import MessageId
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
@@ -23,4 +24,4 @@ from subscriber.request import Start
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 
-__all__ = ["AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]
+__all__ = ["KEEP", "AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]

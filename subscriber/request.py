@@ -15,7 +15,6 @@ subscription is not undone by the next start of its program; None means none.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -23,7 +22,7 @@ from typing import Final
 import msgspec
 
 from delivery.errors import InvalidRequest
-from delivery.filters import FilterSpec, check_topics, parse_rule, rule_json
+from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import ID_MAX, MessageId, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
@@ -33,21 +32,6 @@ Start = str | int | datetime
 
 EARLIEST: Final = 0
 LATEST: Final = -1
-
-
-class Keep(enum.Enum):
-    """Stands for a preference that is left as it is."""
-
-    KEEP = "as it is"
-
-
-KEEP: Final = Keep.KEEP
-"""The topics or the filter that the subscription has; of a new one, none."""
-
-TopicsGiven = str | Iterable[str] | Keep | None
-"""Names, and patterns such as `orders.*`; None for all."""
-FilterGiven = FilterSpec | Keep | None
-"""See docs/filters.md; None for no filter."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +71,7 @@ def check_request(
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=KEEP if isinstance(topics, Keep) else check_topics(topics),
-        filter=filter if filter is None or isinstance(filter, Keep) else rule_json(parse_rule(filter)),
+        topics=topics_asked(topics), filter=filter_asked(filter),
     )  # fmt: skip
 
 
@@ -148,15 +131,14 @@ def new_record(
     if found is not None and found.generation != queue.generation:
         found = None
     known = {} if found is None else found.starts
-    kept_topics, kept_filter = ((), None) if found is None else (found.topics, found.filter)
     starts = {
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
         for number in partitions_of(request, queue)
     }
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts,
-        topics=kept_topics if isinstance(request.topics, Keep) else request.topics,
-        filter=kept_filter if isinstance(request.filter, Keep) else request.filter,
+        topics=kept(request.topics, () if found is None else found.topics),
+        filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
     )  # fmt: skip
 

@@ -12,11 +12,12 @@ from typing import Self
 import trio
 
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration, Partitions
 from subscriber.listeners import Where
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import KEEP, FilterGiven, Start, TopicsGiven, check_request
+from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 

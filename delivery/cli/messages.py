@@ -116,6 +116,7 @@ def subscribe(
     ] = None,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
+    filter: options.Filter = None,
     start: From = "latest",
     limit: Limit = None,
     force: Annotated[bool, typer.Option("--force", help="Take the subscription over from another subscriber.")] = False,
@@ -126,15 +127,17 @@ def subscribe(
     """Receive messages as a subscriber, and print them until Ctrl-C.
 
     With --name the subscription is durable: the next `hoot subscribe` under that name goes on behind the last message
-    that was printed, and --from counts only the first time. Without, the subscription is deleted at the end (if this
-    program is killed, it stays; its name begins with `cli-`). A message counts as handled when it was printed.
+    that was printed, and --from counts only the first time; topics and filter stay until others are named. Without,
+    the subscription is deleted at the end (if this program is killed, it stays; its name begins with `cli-`). A message
+    counts as handled when it was printed.
     """
     from delivery.cli.subscribing import Subscribing
 
     first = options.place(start, "--from")
     wanted = Subscribing(
-        queue, name, options.chosen(partitions), _names(topics), first, limit, force, _form(form, as_json=as_json)
-    )
+        queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
+        _form(form, as_json=as_json),
+    )  # fmt: skip
     wanted.run(zookeeper)
 
 

@@ -28,14 +28,16 @@ import trio
 
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo, SubscriptionInfo
+from delivery.client.filtering import Explained
 from delivery.client.outgoing import Bytes, NewMessage
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
 from delivery.errors import DeadlineExceeded, ScannerClosed
+from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import MessageId
-from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import Message, QueueSettings
 
 READ_AHEAD = 1000
@@ -120,6 +122,17 @@ class AsyncClient:
     async def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """See Client.subscription_info."""
         return await _hop(self._client.subscription_info, queue, name)
+
+    async def update_subscription(
+        self, queue: str, name: str, *,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, dry_run: bool = False,
+    ) -> SubscriptionRecord:  # fmt: skip
+        """See Client.update_subscription."""
+        return await _hop(self._client.update_subscription, queue, name, topics=topics, filter=filter, dry_run=dry_run)
+
+    async def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
+        """See Client.explain."""
+        return await _hop(self._client.explain, queue, name, message, partition)
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """See Client.delete_subscription."""

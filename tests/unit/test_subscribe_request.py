@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.filters import KEEP
 from delivery.ids import ID_MAX, MessageId, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
-from subscriber.request import EARLIEST, KEEP, LATEST, check_request, check_start, new_record
+from subscriber.request import EARLIEST, LATEST, check_request, check_start, new_record
 
 NOW_MS = 1_732_165_000_000
 QUEUE = QueueRecord("flights", "g1", 1, QueueSettings(partitions=4))
