@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
+from delivery.batch.select import Refuses
 from delivery.config import HostConfig
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
 from delivery.dispatch.worker import SubscriptionWorker
@@ -56,7 +57,7 @@ class ScriptedPartition:
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         return self._find(after, bytes_max) if self.in_memory and self.lost is None else None
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         await trio.lowlevel.checkpoint()
         if self.lost is not None:
             raise self.lost

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from delivery.batch.decode import Batch, open_batch
 from delivery.batch.encode import assemble
 from delivery.batch.layout import HEADER_BYTES, Header
+
+Refuses = Callable[[Header, bytes], bool]
+"""Whether nothing is wanted of a batch with this header and topic dictionary, for sure."""
 
 
 class Wanted(Protocol):
@@ -29,7 +32,7 @@ def select(header: Header, data: bytes, wanted: Wanted) -> bytes | None:
     The header and the dictionary behind it decide for most batches; only one that holds both kinds is opened and
     packed anew.
     """
-    decided = wanted.decide(header, _dictionary(header, data))
+    decided = wanted.decide(header, dictionary_in(header, data))
     if decided is not None:
         return data if decided else None
     batch = open_batch(data, header)
@@ -49,11 +52,14 @@ def topics_in(dictionary: bytes) -> list[str]:
     return found
 
 
-def _dictionary(header: Header, data: bytes) -> bytes:
-    at = HEADER_BYTES
+def dictionary_in(header: Header, data: bytes, at: int = 0) -> bytes:
+    """The dictionary of the batch that begins at `at`. Raises IndexError when it is not all there."""
+    first = place = at + HEADER_BYTES
     for _ in range(header.topic_count):
-        at += 1 + data[at]
-    return data[HEADER_BYTES:at]
+        place += 1 + data[place]
+    if place > len(data):
+        raise IndexError
+    return data[first:place]
 
 
 def _repack(batch: Batch, places: Sequence[int]) -> bytes:

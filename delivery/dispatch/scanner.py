@@ -13,6 +13,7 @@ from typing import Protocol
 import trio
 
 from delivery.batch import peek, select
+from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.filters import Filter
 from delivery.storage.base import Chunk
@@ -21,8 +22,11 @@ from delivery.storage.base import Chunk
 class Source(Protocol):
     """A partition to read from, as the worker sees it."""
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
-        """The next whole batches above `after`, None when there are none. Raises when the partition is not ours."""
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None, /) -> Chunk | None:
+        """The next whole batches above `after`, None when there are none; those that are refused may be left out.
+
+        Raises when the partition is not ours.
+        """
 
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         """What `read` would give, if that takes no waiting."""
@@ -44,6 +48,8 @@ class MessageScanner:
         """`wanted` None takes all; `push_bytes` bounds what is read at once."""
         self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0
+        self._refuses: Refuses | None = None
+        """Once the filter has refused a whole batch: what is like it need not be read."""
         self._resting: trio.Event | None = None
         """Set to end a rest at the partition's end; None when the scanner does not rest."""
 
@@ -54,7 +60,7 @@ class MessageScanner:
         self._source.follow(follow)
         try:
             while True:
-                chunk = await self._source.read(self._after, self._push_bytes)
+                chunk = await self._source.read(self._after, self._push_bytes, self._refuses)
                 if chunk is None:
                     await self._rest()
                     continue
@@ -96,6 +102,8 @@ class MessageScanner:
             if (part := select(header, data, self._wanted)) is not None:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
+            else:
+                self._refuses = self._wanted.refuses
         return Piece(chunk.last_id, messages, kept[0] if len(kept) == 1 else b"".join(kept))
 
 

@@ -29,6 +29,7 @@ class Filter:
         self.rule = rule
         self._judge = judge(rule)
         self._of_batch = lru_cache(_DECISIONS_KEPT)(self._decide_batch)
+        self._refused: set[tuple[bytes, int, int]] = set()
         self._of_topic = lru_cache(_DECISIONS_KEPT)(self._decide_topic)
 
     def __repr__(self) -> str:
@@ -36,7 +37,19 @@ class Filter:
 
     def decide(self, header: Header, dictionary: bytes) -> bool | None:
         """Whether it takes all messages or none of a batch; None when that must be looked at one by one."""
-        return self._of_batch(dictionary, header.flags & (KEYS | HEADERS), header.partition)
+        shape = (dictionary, header.flags & (KEYS | HEADERS), header.partition)
+        decided = self._of_batch(*shape)
+        if decided is False and len(self._refused) < _DECISIONS_KEPT:
+            self._refused.add(shape)
+        return decided
+
+    def refuses(self, header: Header, dictionary: bytes) -> bool:
+        """Whether it takes nothing of a batch of which only this much was read, from any thread.
+
+        The checksum over a dictionary is that of the payload. So this says yes only to one that was in a batch read as
+        a whole before: a dictionary in which a bit has fallen over is not among these, and its damage is found.
+        """
+        return (dictionary, header.flags & (KEYS | HEADERS), header.partition) in self._refused
 
     def choose(self, batch: Batch) -> Sequence[int]:
         """The places of the messages that it takes, rising."""
