@@ -36,7 +36,7 @@ class Reading:
             raise InvalidRequest("a read needs a request")
         after, until = _id(request.after), _id(request.upTo) or ID_MAX
         wait_seconds = min(max(request.waitMs or 0, 0), WAIT_MS_MAX) / 1000
-        wanted = topic_filter(request.topics or ())
+        wanted = asked_filter(request.topics or (), request.filter)
         bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)
         owned = await self._acquire(request.queue, request.partition)
         deadline = trio.current_time() + wait_seconds
@@ -118,11 +118,11 @@ def _id(number: int | None) -> int:
     return number
 
 
-def topic_filter(topics: Sequence[str]) -> Filter | None:
-    """The filter of the topics and patterns that a call asks for, None for all. Raises InvalidRequest."""
+def asked_filter(topics: Sequence[str], rule: str | None = None) -> Filter | None:
+    """The filter of the topics, patterns and rule that a call asks for, None for all. Raises InvalidRequest."""
     if len(topics) > TOPICS_MAX:
         raise InvalidRequest(f"at most {TOPICS_MAX} topics can be asked for at once, not {len(topics)}")
-    return filter_of(tuple(topics), None)
+    return filter_of(tuple(topics), rule or None)
 
 
 assert READ_BYTES_MAX <= BATCH_BYTES_MAX, "what fits a batch fits a frame"

@@ -80,6 +80,7 @@ def scan(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
+    filter: options.Filter = None,
     start: From = "earliest",
     end: Annotated[
         str | None, typer.Option("--to", metavar="PLACE", show_default="the end", help="Stop there; itself left out.")
@@ -101,7 +102,7 @@ def scan(
         raise typer.BadParameter("--follow has no end, --to names one: give one of them")
     until = None if end is None else options.place(end, "--to")
     first = options.place(start, "--from")
-    selection = Selection(options.chosen(partitions), _names(topics), first, until, limit)
+    selection = Selection(options.chosen(partitions), _names(topics), filter, first, until, limit)
     scan_all(zookeeper, queue, selection, _form(form, as_json=as_json), follow=follow)
 
 

@@ -33,14 +33,15 @@ NAME_MAX: Final = 512
 BODY: Final = "body."
 HEADER: Final = "header."
 
-_UNREAD: Any = object()
 _MISSING: Any = object()
 
 
 class Row:
     """The columns of a batch, and which message of it is looked at: `at`. Headers and JSON are read when asked for."""
 
-    __slots__ = ("_at", "_headers", "_json", "blocks", "bodies", "ids", "keys", "partition", "topics")
+    __slots__ = (
+        "_headers", "_headers_at", "_json", "_json_at", "at", "blocks", "bodies", "ids", "keys", "partition", "topics",
+    )  # fmt: skip
 
     def __init__(
         self, partition: int, ids: Sequence[int], topics: Sequence[str], keys: Sequence[bytes | None],
@@ -49,6 +50,10 @@ class Row:
         self.partition, self.ids, self.topics, self.keys = partition, ids, topics, keys
         self.blocks, self.bodies = blocks, bodies
         self.at = 0
+        """The place of the message in its batch."""
+        self._headers_at = self._json_at = -1
+        self._headers: dict[str, bytes] = {}
+        self._json: Any = _MISSING
 
     @classmethod
     def of(cls, batch: Batch) -> Row:
@@ -57,30 +62,21 @@ class Row:
         return cls(batch.header.partition, batch.ids(), columns.topics, columns.keys, columns.blocks, columns.bodies)
 
     @property
-    def at(self) -> int:
-        """The place of the message in its batch."""
-        return self._at
-
-    @at.setter
-    def at(self, place: int) -> None:
-        self._at = place
-        self._headers = self._json = _UNREAD
-
-    @property
     def headers(self) -> dict[str, bytes]:
         """The headers of the message; none where a publisher wrote nonsense."""
-        if self._headers is _UNREAD:
-            block = self.blocks[self._at]
+        if self._headers_at != self.at:
+            self._headers_at = self.at
+            block = self.blocks[self.at]
             self._headers = tolerant_headers(block) if block else {}
-        found: dict[str, bytes] = self._headers
-        return found
+        return self._headers
 
     @property
     def json(self) -> Any:  # noqa: ANN401 - whatever the body holds
         """The body, decoded; `_MISSING` when it is no JSON."""
-        if self._json is _UNREAD:
+        if self._json_at != self.at:
+            self._json_at = self.at
             try:
-                self._json = msgspec.json.decode(self.bodies[self._at])
+                self._json = msgspec.json.decode(self.bodies[self.at])
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._json = _MISSING
         return self._json

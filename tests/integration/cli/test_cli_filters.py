@@ -35,6 +35,15 @@ def test_a_running_subscription_follows_a_new_filter_at_once(hoot: Hoot, queue: 
         eventually(lambda: hoot.json("subscription", "info", queue, "mine")["lag"] == 0, "acknowledged", SECONDS)
 
 
+def test_a_scan_takes_what_a_filter_takes(hoot: Hoot, queue: str) -> None:
+    for number in range(4):
+        publish(hoot, queue, f"message {number}", "a.b" if number % 2 else "a.c", f"n={number}")
+    scan = ["scan", queue, "--format", "body"]
+    assert hoot(*scan, "--filter", "n >= 2").stdout.splitlines() == ["message 2", "message 3"]
+    assert hoot(*scan, "--filter", "n >= 2", "--topic", "*.b", "--partition", "0").stdout == "message 3\n"
+    assert "at character 4" in hoot.refused(*scan, "--filter", "n == 2", status=2)["message"]
+
+
 def test_what_was_changed_outlives_the_next_start_that_names_nothing_else(hoot: Hoot, queue: str) -> None:
     hoot("subscribe", queue, "--name", "mine", "--topic", "a", "--filter", "hops > 2", "--limit", "0")
     publish(hoot, queue, "one", "a", "hops=3")
