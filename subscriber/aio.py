@@ -42,7 +42,6 @@ class AsyncSubscriber(Declaration):
         """As Subscriber.subscribe."""
         request = check_request(queue, partitions, topics, start, filter)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
-        self.subscriptions[queue] = subscription
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])

@@ -101,11 +101,13 @@ class Declaration:
     def _declare(
         self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
     ) -> Subscription:
-        """The checked subscription, not yet among `subscriptions`."""
+        """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        return Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        self.subscriptions[request.queue] = made
+        return made
 
     def _emit(self, event: Event) -> None:
         for call in self._event_callbacks:

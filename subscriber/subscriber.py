@@ -69,7 +69,6 @@ class Subscriber(Declaration):
         """
         request = check_request(queue, partitions, topics, start, filter)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
-        self.subscriptions[queue] = subscription
         runtime = self._runtime
         if runtime is not None:
             try:

@@ -35,7 +35,6 @@ from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
 from delivery.errors import DeadlineExceeded, ScannerClosed
-from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import MessageId
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import Message, QueueSettings
@@ -123,12 +122,9 @@ class AsyncClient:
         """See Client.subscription_info."""
         return await _hop(self._client.subscription_info, queue, name)
 
-    async def update_subscription(
-        self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, dry_run: bool = False,
-    ) -> SubscriptionRecord:  # fmt: skip
+    async def update_subscription(self, queue: str, name: str, **preferences: Any) -> SubscriptionRecord:  # noqa: ANN401
         """See Client.update_subscription."""
-        return await _hop(self._client.update_subscription, queue, name, topics=topics, filter=filter, dry_run=dry_run)
+        return await _hop(self._client.update_subscription, queue, name, **preferences)
 
     async def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """See Client.explain."""

@@ -80,31 +80,6 @@ def test_what_is_no_start_no_partition_or_no_topic_is_refused_at_once(site: Site
         refused(InvalidRequest, "not among", subscribe, QUEUE, partitions=0, start={1: "latest"})
 
 
-@pytest.mark.parametrize(
-    ("filter_", "place"),
-    [
-        ("hops > ", "at character 8"),
-        ("a = 'x' OR b = 1 AND c = 2", "at character 18"),
-        ({"any": [{"exact": {"a": "b"}}, {"sql": "NOPE(a)"}]}, "$.any[1].sql: the filter is wrong at character 1"),
-        ([{"exact": {"a": 1}}], "at $[0].exact.a"),
-        ("(" * 50_000, "at most"),
-        ({"exact": {"a": "b"}, "suffix": {"a": "b"}}, "at $: a rule is an object with one dialect"),
-        (b"TRUE", "a rule is an object"),
-    ],
-)
-def test_a_filter_that_does_not_parse_is_refused_at_once_with_its_place(site: Site, filter_: Any, place: str) -> None:
-    with site.unchanged():
-        error = refused(InvalidRequest, "filter", site.subscriber().subscribe, QUEUE, filter=filter_)
-        assert (error.code, error.retryable) == ("invalid_request", False)
-        assert place in error.message
-        refused(InvalidRequest, "filter", site.client.update_subscription, QUEUE, "nobody", filter=filter_)
-        refused(InvalidRequest, "where must be a sync", site.subscriber().subscribe, QUEUE, where=wondering)
-
-
-async def wondering(message: Message) -> bool:
-    return True
-
-
 @pytest.mark.parametrize("partitions", [2, -1, [0, 2], [32_767], [10**30], {0: "latest", 7: "earliest"}], ids=str)
 def test_partitions_that_the_queue_lacks_are_refused_at_the_start(site: Site, partitions: Any) -> None:
     subscriber = site.subscriber()
