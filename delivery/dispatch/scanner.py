@@ -64,11 +64,20 @@ class MessageScanner:
                 if chunk is None:
                     await self._rest()
                     continue
-                await buffer.put(self._piece(chunk))
+                await buffer.put(await self._judged(chunk))
                 self._after = chunk.last_id
                 await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
         finally:
             self._source.unfollow(follow)
+
+    async def _judged(self, chunk: Chunk) -> Piece:
+        """A chunk's piece. Where messages are evaluated one by one it is made in a thread.
+
+        A chunk of thousands takes tens of milliseconds then, and other deliveries go on meanwhile.
+        """
+        if self._wanted is not None and self._wanted.looks_inside:
+            return await trio.to_thread.run_sync(self._piece, chunk)
+        return self._piece(chunk)
 
     async def _rest(self) -> None:
         if self._source.has_news(self._after):

@@ -12,7 +12,7 @@ from delivery.batch.select import topics_in
 from delivery.filters.attributes import Row, is_header
 from delivery.filters.judging import judge
 from delivery.filters.outcomes import Known, decide
-from delivery.filters.rules import All, Rule, Topics, parse_rule
+from delivery.filters.rules import All, Rule, Topics, attributes_of, parse_rule
 from delivery.filters.topics import check_pattern
 
 _DECISIONS_KEPT = 4096
@@ -27,6 +27,8 @@ class Filter:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
+        self.looks_inside = bool(attributes_of(rule) - {"topic", "partition"})
+        """Whether messages may have to be evaluated one by one, which takes microseconds for each."""
         self._judge = judge(rule)
         self._of_batch = lru_cache(_DECISIONS_KEPT)(self._decide_batch)
         self._refused: set[tuple[bytes, int, int]] = set()

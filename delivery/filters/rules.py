@@ -29,6 +29,7 @@ from delivery.filters.expressions import (
     Like,
     Literal as Constant,
     Unary,
+    attributes,
     text_of,
 )
 from delivery.filters.functions import FUNCTIONS
@@ -121,6 +122,21 @@ def as_dict(rule: Rule) -> dict[str, Any]:
             return {"sql": text_of(expression)}
         case Topics(patterns):
             return {"topics": list(patterns)}
+
+
+def attributes_of(rule: Rule) -> frozenset[str]:
+    """The names of all attributes that a rule asks for."""
+    match rule:
+        case Compare(_, pairs):
+            return frozenset(name for name, _ in pairs)
+        case All(rules) | Some(rules):
+            return frozenset[str]().union(*map(attributes_of, rules))
+        case Not(inner):
+            return attributes_of(inner)
+        case Sql(expression):
+            return attributes(expression)
+        case Topics():
+            return frozenset({"topic"})
 
 
 def _json(text: str) -> object:

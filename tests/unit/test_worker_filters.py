@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 import msgspec
+import pytest
 import trio
 import trio.testing
 
+from delivery.batch import Batch
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.scanner import MessageScanner
 from delivery.dispatch.worker import SubscriptionWorker
-from delivery.filters import filter_of
+from delivery.filters import Filter, filter_of
 from delivery.model import Message
 from tests.dispatch import (
     SMALL,
@@ -82,6 +88,38 @@ def test_what_a_filter_refuses_takes_no_room_behind_a_push_that_is_not_answered(
             nursery.cancel_scope.cancel()
 
     simulated(story)
+
+
+@pytest.mark.parametrize(("rule", "inside"), [("topic = 'JFK'", False), ("body = '100'", True)])
+def test_messages_are_evaluated_one_by_one_beside_the_loop_and_topics_in_it(
+    rule: str, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluating a chunk may take tens of milliseconds, in which other subscriptions are to go on."""
+    threads: list[bool] = []
+    choose = Filter.choose
+
+    def noting(self: Filter, batch: Batch) -> Sequence[int]:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return choose(self, batch)
+
+    monkeypatch.setattr(Filter, "choose", noting)
+    wanted = filter_of((), rule)
+    pieces: list[Piece] = []
+
+    async def story() -> None:
+        filled = trio.Event()
+        buffer = Buffer(10, 1000, filled.set)
+        scanner = MessageScanner(ScriptedPartition([batch_at(100, "JFK", "LGA")]), wanted, 1000)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(scanner.run, buffer, 0)
+                await filled.wait()
+                nursery.cancel_scope.cancel()
+        pieces.append(buffer.take())
+
+    trio.run(story)
+    assert threads == [inside]
+    assert [(piece.last_id, piece.messages) for piece in pieces] == [(101, 1)]
 
 
 def test_a_buffer_keeps_one_piece_however_much_is_refused_behind_it() -> None:
