@@ -25,9 +25,10 @@ struct ReadRequest {
   2: i32 partition
   3: i64 after          // ids above this one
   4: i64 upTo           // stop at ids above this one; 0 for no end
-  5: list<string> topics  // empty for all
+  5: list<string> topics  // names and patterns; empty for all
   6: i32 bytesMax
   7: i32 waitMs         // how long to wait for something new; at most 30000
+  8: optional string filter  // an expression, or a rule as JSON (docs/filters.md); absent for all
 }
 
 struct ReadReply {

@@ -16,10 +16,11 @@ In a trio program AsyncSubscriber has the same names. Errors are those of `deliv
 
 from __future__ import annotations
 
+from delivery.filters import KEEP
 from delivery.ids import MessageId, Start
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 
-__all__ = ["AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]
+__all__ = ["KEEP", "AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]

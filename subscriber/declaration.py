@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from delivery.errors import InvalidRequest
-from delivery.ids import Start
-from delivery.metastore.request import Partitions, check_request
-from subscriber.listeners import Form, Registered, check_listener
+from delivery.metastore.request import Request
+from subscriber.listeners import Form, Registered, Where, check_listener, check_where
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
@@ -98,15 +97,15 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, queue: str, partitions: Partitions, topics: str | Iterable[str] | None,
-        start: Start | Mapping[int, Start], listeners: Mapping[Form, Callable[..., object] | None],
-    ) -> Subscription:  # fmt: skip
-        """The checked subscription, not yet among `subscriptions`."""
-        request = check_request(queue, partitions, topics, start)
-        if queue in self.subscriptions:
-            raise InvalidRequest(f"this subscriber is subscribed to queue {queue!r} already")
+        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
+    ) -> Subscription:
+        """The checked subscription, which is among `subscriptions` now."""
+        if request.queue in self.subscriptions:
+            raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        return Subscription(self.name, request, (*self._everywhere, *given))
+        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        self.subscriptions[request.queue] = made
+        return made
 
     def _emit(self, event: Event) -> None:
         for call in self._event_callbacks:

@@ -1,7 +1,7 @@
 """The SubscriberZooKeeper of seed 004 (section 3.5.2): writing, keeping and deleting subscription information.
 
-Durable: the SubscriptionRecord (queue, partitions with their starts, topics). Ephemeral: the ListenerRecord (address,
-port, token), which says that this subscriber is attached now. All is checked before any is written.
+Durable: the SubscriptionRecord (queue, partitions with their starts, topics, filter). Ephemeral: the ListenerRecord
+(address, port, token), which says that this subscriber is attached now. All is checked before any is written.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Attachment:
         """The listeners as they stand now."""
         listeners = self.subscription.listeners
         if self._calls is None or listeners is not self._listeners:
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop), listeners
+            self._calls, self._listeners = Calls(listeners, dispatcher.hop, self.subscription.where), listeners
         return self._calls
 
 

@@ -9,8 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
+from delivery.batch.select import Refuses
+from delivery.config import HostConfig
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError
+from delivery.filters import filter_of
 from delivery.model import Message
 from delivery.storage.base import Chunk
 
@@ -53,7 +57,7 @@ class ScriptedPartition:
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         return self._find(after, bytes_max) if self.in_memory and self.lost is None else None
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         await trio.lowlevel.checkpoint()
         if self.lost is not None:
             raise self.lost
@@ -157,3 +161,33 @@ class NoCounters:
 def simulated(story: Callable[[], Awaitable[None]]) -> None:
     """Run a story on a clock that jumps over every pause."""
     trio.run(story, clock=MockClock(autojump_threshold=0))
+
+
+STREAM = Stream("orders", "mail", 0, epoch=3)
+SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
+
+
+async def deliver(
+    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: tuple[str, ...] = (),
+    position: int = 0,
+) -> list[int]:  # fmt: skip
+    """Run a worker until its position is `until`; returns every position it reported."""
+    positions: list[int] = []
+    done = trio.Event()
+
+    def moved(position: int) -> None:
+        positions.append(position)
+        if position >= until:
+            done.set()
+
+    worker = SubscriptionWorker(
+        STREAM, partition, position=position, first_run=1, wanted=filter_of(topics, None), config=SMALL,
+        counters=NoCounters(), on_position=moved,
+    )  # fmt: skip
+    with trio.fail_after(600):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            nursery.start_soon(worker.run, listener)
+            await done.wait()
+            nursery.cancel_scope.cancel()
+    return positions

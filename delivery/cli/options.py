@@ -156,9 +156,17 @@ Partitions = Annotated[
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", "-t", metavar="NAME", help="Only this topic; repeatable. Default: all.", show_default=False
+        "--topic", "-t", metavar="NAME", show_default=False,
+        help="Only this topic, or those that match, as orders.* does; repeatable. Default: all.",
     ),
-]
+]  # fmt: skip
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", metavar="EXPRESSION", show_default=False,
+        help="Only messages for which this holds: an expression such as \"hops > 3\", or a rule as JSON.",
+    ),
+]  # fmt: skip
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
 Format = Annotated[
     str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")

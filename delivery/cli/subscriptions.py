@@ -1,19 +1,22 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, listener, lag, lag_seconds}`
-with the listener as `host:port`, null when none is attached; `lag` counts messages and `lag_seconds` is the age of the
-oldest of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start,
-position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
+lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
+`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
+adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
+now (its host does not answer) are null.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
+from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.seeking import seek
 from delivery.ids import MessageId
@@ -21,12 +24,13 @@ from delivery.ids import MessageId
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
 
-subscription_app = typer.Typer(help="Create, list, show, move and delete subscriptions.")
+subscription_app = typer.Typer(help="Create, list, show, change, move and delete subscriptions.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    subscription_app.command()(seek)
+    for command in (seek, update, explain):
+        subscription_app.command()(command)
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -105,6 +109,7 @@ def info(
         ("queue", queue),
         ("created", age(found.created_ms)),
         ("topics", ", ".join(found.topics) or "all"),
+        ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
     ])  # fmt: skip
     print()
@@ -158,6 +163,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "created": moment(found.created_ms),
         "all_partitions": found.all_partitions,
         "topics": list(found.topics),
+        "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
 from delivery.client.client import Client, connect
+from delivery.client.filtering import Explained
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.positions import Move
@@ -29,6 +30,7 @@ from delivery.ids import Start
 __all__ = [
     "Client",
     "CombinedPartitionScanner",
+    "Explained",
     "Move",
     "NewMessage",
     "OwnedBy",

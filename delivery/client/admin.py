@@ -10,9 +10,11 @@ import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
+from delivery.client.filtering import Explained, Filtering, change
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
@@ -70,6 +72,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     created_ms: int
     all_partitions: bool
     topics: tuple[str, ...]
+    filter: str | None
+    """Its rule as JSON."""
     listener: str | None
     """host:port of the subscriber that is attached."""
     partitions: tuple[SubscribedPartition, ...]
@@ -96,6 +100,7 @@ class Admin:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
+        self._filtering = Filtering(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
@@ -151,7 +156,7 @@ class Admin:
             position = states[number].position if number in states else start
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
-            queue, name, record.created_ms, record.all_partitions, record.topics,
+            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
             None if listener is None else listener.host_port, tuple(partitions),
         )  # fmt: skip
 
@@ -166,6 +171,19 @@ class Admin:
             self._catalog.delete_subscription(found.queue, name)
         self._catalog.put_subscription(record, create=True)
         return record
+
+    def update_subscription(
+        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+    ) -> SubscriptionRecord:
+        """See Client.update_subscription."""
+        wanted = change(topics, filter_)
+        if dry_run:
+            return wanted(self._subscription(queue, name))
+        return self._catalog.change_subscription(queue, name, wanted)
+
+    def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
+        """See Client.explain."""
+        return self._filtering.explain(self._subscription(queue, name), message, partition)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""

@@ -24,8 +24,9 @@ import msgspec
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
+from delivery.filters import FilterSpec, check_pattern, parse_rule, rule_json
 from delivery.ids import ID_MAX, LATEST, Start, check_start, first_id_at
-from delivery.model import Message, check_topic
+from delivery.model import Message
 from delivery.rpc.protocol import load_idl
 
 READ_BYTES = 1024 * 1024
@@ -48,7 +49,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     stop: Start | None = None
     """The first message not wanted; None for no end, `latest` for the end of now."""
     topics: Sequence[str] = ()
-    """Only messages with one of these; none for all."""
+    """Only messages with one of these, names and patterns; none for all."""
+    filter: FilterSpec | None = None
+    """Only messages for which this holds; see docs/filters.md."""
     follow: bool = False
     """Whether `next` waits at the end instead of giving None."""
     timeout: float = 30.0
@@ -112,7 +115,8 @@ class PartitionScanner(Scanner):
         """Finds the place to start. Raises InvalidRequest when it lies in the future, UnknownQueue, NoHost."""
         self.queue, self.partition, self.follows = queue, partition, scope.follow
         self._calls, self._scope, self._read_bytes = calls, scope, read_bytes
-        self._topics = [check_topic(topic) for topic in scope.topics]
+        self._topics = [check_pattern(topic) for topic in scope.topics]
+        self._filter = None if scope.filter is None else rule_json(parse_rule(scope.filter))
         self._request = load_idl("delivery").ReadRequest
         self._closed = False
         self._ready: Iterator[Message] = iter(())
@@ -150,7 +154,7 @@ class PartitionScanner(Scanner):
         """Read on. False when there was nothing more."""
         request = self._request(
             queue=self.queue, partition=self.partition, after=self._after, upTo=self._stop - 1, topics=self._topics,
-            bytesMax=self._read_bytes, waitMs=round(wait * 1000),
+            bytesMax=self._read_bytes, waitMs=round(wait * 1000), filter=self._filter,
         )  # fmt: skip
         reply = self._calls.call(self.queue, self.partition, "read", request, timeout=self._scope.timeout, wait=wait)
         moved = reply.position > self._after

@@ -55,7 +55,11 @@ class Buffer:
 
     def add(self, piece: Piece) -> None:
         """Add a piece; the buffer must not be full."""
-        self._pieces.append(piece)
+        if self._pieces and not piece.data:  # else a filter that takes nothing fills the memory behind a full window
+            last = self._pieces.pop()
+            self._pieces.append(Piece(piece.last_id, last.messages, last.data))
+        else:
+            self._pieces.append(piece)
         self._messages += piece.messages
         self._bytes += len(piece.data)
         self._on_filled()

@@ -22,6 +22,7 @@ from delivery.dispatch.sender import Counters, Stream
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, NotOwner
+from delivery.filters import filter_of
 from delivery.metastore.managers.states import Taken, TakeState
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Delivery:
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
         self._link = Link(record.queue, record.name, attached.listener, tools.config)
-        self._topics = frozenset(record.topics)
+        self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
         self.workers: dict[int, SubscriptionWorker] = {}
@@ -150,7 +151,7 @@ class Delivery:
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
-            position=self._position(key, taken, owned.watermark), first_run=_first_run(), topics=self._topics,
+            position=self._position(key, taken, owned.watermark), first_run=_first_run(), wanted=self._wanted,
             config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
         )  # fmt: skip
         if self._draining:

@@ -118,7 +118,7 @@ class MessageSender:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
-            if not self._window.has_room(piece.messages, len(piece.data)):
+            if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
                 return
             self._send(run.buffer.take(), run.target)
 
@@ -129,10 +129,11 @@ class MessageSender:
 
     def _send(self, piece: Piece, target: Target) -> None:
         window = self._window
-        sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         if not piece.data:
-            self._finish(sent)
+            if window.skip(piece.last_id):
+                self._on_position(window.position)
             return
+        sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent))

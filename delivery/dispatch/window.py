@@ -21,16 +21,14 @@ from delivery.errors import ProtocolError
 
 
 class Sent(msgspec.Struct, gc=False):
-    """One push that is out: it covers the ids above `after` up to `last_id`.
-
-    Without bytes it is none, but what a filter left out, and nobody is told of it.
-    """
+    """One push that is out, of messages above `told` up to `end`."""
 
     run: int
-    after: int
     told: int
-    """What the listener knows it to follow: at or below `after`, and nothing that is meant for it is in between."""
+    """What the listener knows it to follow; nothing that is meant for it is in between."""
+    end: int
     last_id: int
+    """At or above `end`: nothing is wanted of what is in between, either."""
     messages: int
     bytes: int
     done: bool = False
@@ -76,16 +74,27 @@ class Window:
         """Note a push that covers everything from the last one up to `last_id`."""
         after = self._sent[-1].last_id if self._sent else self.position
         assert last_id > after, "a push must go beyond the one before it"
-        sent = Sent(self.run, after, self._told, last_id, messages, size)
-        if size:
-            self._told = last_id
+        sent = Sent(self.run, self._told, last_id, last_id, messages, size)
+        self._told = last_id
         self._sent.append(sent)
         self._messages += messages
         self._bytes += size
         return sent
 
+    def skip(self, last_id: int) -> bool:
+        """Nothing is wanted of what follows up to `last_id`. True when the position moved.
+
+        While something is out, the last push covers it, too: however long nothing is wanted, it takes no room here.
+        """
+        if self._sent:
+            assert last_id > self._sent[-1].last_id, "what is skipped must lie behind the last push"
+            self._sent[-1].last_id = last_id
+            return False
+        self.position = last_id
+        return True
+
     def finish(self, sent: Sent) -> bool:
-        """The push was acknowledged (or filtered to nothing). True when the position moved."""
+        """The push was acknowledged. True when the position moved."""
         if sent.run != self.run or sent.done:
             return False
         sent.done = True
@@ -93,7 +102,8 @@ class Window:
         self._bytes -= sent.bytes
         before = self.position
         while self._sent and self._sent[0].done:
-            self._move(self._sent.popleft())
+            first = self._sent.popleft()
+            self.position, self._heard = first.last_id, first.end
         return self.position > before
 
     def fail(self, sent: Sent, handled: int) -> bool:
@@ -105,8 +115,8 @@ class Window:
             return False
         first = bool(self._sent) and self._sent[0] is sent
         self.rewind()
-        if not sent.told <= handled < sent.last_id:
-            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.told}…{sent.last_id}")
+        if not sent.told <= handled < sent.end:
+            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.told}…{sent.end}")
         if not first or handled <= self.position:
             return False
         self.position = self._heard = self._told = handled
@@ -118,8 +128,3 @@ class Window:
         self._sent.clear()
         self._messages = self._bytes = 0
         self._told = self._heard
-
-    def _move(self, done: Sent) -> None:
-        self.position = done.last_id
-        if done.bytes:
-            self._heard = done.last_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -12,6 +12,7 @@ from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.scanner import MessageScanner, Source
 from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
 from delivery.dispatch.window import Window
+from delivery.filters import Filter
 
 
 class Link(Protocol):
@@ -30,13 +31,13 @@ class SubscriptionWorker:
     """
 
     def __init__(
-        self, stream: Stream, source: Source, *, position: int, first_run: int, topics: AbstractSet[str],
+        self, stream: Stream, source: Source, *, position: int, first_run: int, wanted: Filter | None,
         config: HostConfig, counters: Counters, on_position: Callable[[int], None],
     ) -> None:  # fmt: skip
         self.stream = stream
         self._config = config
         self._window = Window(position, config.window_messages, config.window_bytes, first_run)
-        self._scanner = MessageScanner(source, topics, config.push_bytes)
+        self._scanner = MessageScanner(source, wanted, config.push_bytes)
         self._sender = MessageSender(stream, self._window, counters, on_position)
         self._scanning = trio.CancelScope()
         self._draining = False

@@ -82,7 +82,9 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Per partition the id after which to begin (exclusive). Its keys are the partitions subscribed to."""
     all_partitions: bool
     topics: tuple[str, ...]
-    """Empty for all."""
+    """Names and patterns; empty for all."""
+    filter: str | None = None
+    """A rule in its canonical JSON (filters.rules), which messages of these topics must fulfil, too; None for none."""
     moves: int = 0
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
 

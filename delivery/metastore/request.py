@@ -3,24 +3,25 @@
 Where to begin is a Start (see delivery.ids), per partition; "latest", the default, means the last message stored when
 the subscription is registered. A start counts once: a subscription that exists goes on at its checkpoints, whatever the
 start.
+
+Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
+subscription is not undone by the next start of its program; None means none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 import msgspec
 
 from delivery.errors import InvalidRequest
+from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
 Partitions = int | Iterable[int] | Mapping[int, Start] | None
 """One, some, some with their starts, or all that the queue has."""
-
-TOPICS_MAX: Final = 1000
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,15 +34,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For the partitions that have a start of their own."""
     start: int
     """For all others."""
-    topics: tuple[str, ...]
-    """Empty for all."""
+    topics: tuple[str, ...] | Keep
+    """Names and patterns; empty for all."""
+    filter: str | Keep | None = KEEP
+    """A rule in its canonical JSON."""
 
 
 def check_request(
     queue: str,
     partitions: Partitions,
-    topics: str | Iterable[str] | None,
+    topics: TopicsGiven,
     start: Start | Mapping[int, Start],
+    filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -54,13 +58,10 @@ def check_request(
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
-    names = () if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
-    if topics is not None and not 1 <= len(names) <= TOPICS_MAX:
-        raise InvalidRequest(f"name 1 to {TOPICS_MAX} topics, or None for all, not {len(names)}")
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=tuple(sorted({check_name("topic", name) for name in names})),
+        topics=topics_asked(topics), filter=filter_asked(filter),
     )  # fmt: skip
 
 
@@ -101,7 +102,9 @@ def new_record(
         for number in partitions_of(request, queue)
     }
     return SubscriptionRecord(
-        name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
+        name=name, queue=queue.name, generation=queue.generation, starts=starts,
+        topics=kept(request.topics, () if found is None else found.topics),
+        filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
     )  # fmt: skip

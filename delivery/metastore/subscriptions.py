@@ -16,7 +16,7 @@ and nobody removes a listener that it has not seen.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
@@ -67,6 +67,27 @@ class Subscriptions(Queues):
                 continue
             return
         raise crowded(f"subscription {record.name!r}")
+
+    def change_subscription(
+        self, queue: str, name: str, change: Callable[[SubscriptionRecord], SubscriptionRecord]
+    ) -> SubscriptionRecord:
+        """Change the preferences of a subscription, whoever else changes them at the same time; gives the new ones.
+
+        `change` may be called more than once. Raises UnknownQueue, UnknownSubscription, BadVersion when others keep
+        changing it.
+        """
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._preferences(queue, name)
+            wanted = change(found.value)
+            if wanted == found.value:
+                return wanted
+            try:
+                self.managers.subscriptions.update_subscription_data(wanted, found.version)
+            except BadVersion:
+                continue
+            return wanted
+        raise crowded(f"subscription {name!r}")
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states, and detach who is attached. Raises UnknownSubscription.

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 
 from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.filters import KEEP
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.metastore.request import check_request, new_record
@@ -110,7 +112,31 @@ def test_one_topic_may_stand_alone() -> None:
     assert check_request("flights", None, ["LGA", "JFK", "LGA"], "latest").topics == ("JFK", "LGA")
 
 
+def test_topics_may_be_patterns_and_a_filter_is_kept_as_a_rule() -> None:
+    request = check_request("flights", None, ["J*", "LGA"], "latest", "carrier='UA'")
+    assert request.topics == ("J*", "LGA")
+    assert request.filter == '{"sql":"carrier = \'UA\'"}'
+    assert check_request("flights", None, None, "latest", None).filter is None
+
+
+@pytest.mark.parametrize("filter_", ["carrier =", "", {"exact": {}}, [], 7])
+def test_a_filter_that_does_not_parse_is_refused(filter_: Any) -> None:
+    with pytest.raises(InvalidRequest, match="filter"):
+        check_request("flights", None, None, "latest", filter_)
+
+
 # -- the record
+
+
+def test_topics_and_filter_stay_where_they_are_left_out_and_none_takes_them_away() -> None:
+    made = record(topics=["JFK"], filter="carrier = 'UA'")
+    assert record(made, topics=KEEP) == made
+    assert record(made, topics=KEEP, filter=None) == msgspec.structs.replace(made, filter=None)
+    assert record(made, topics=None) == msgspec.structs.replace(made, topics=())
+    assert record(made, topics="LGA", filter="TRUE") == msgspec.structs.replace(
+        made, topics=("LGA",), filter='{"sql":"TRUE"}'
+    )
+    assert (record(topics=KEEP).topics, record().filter) == ((), None)
 
 
 def test_a_new_subscription_begins_at_the_last_ids_of_all_partitions() -> None:

@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord, InvalidRequest
+from delivery.filters import filter_of
 from delivery.ids import ID_MAX
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import Found
@@ -106,6 +107,7 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
     try:
         check_name("queue", record.queue)
         check_name("subscription", record.name)
+        filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())

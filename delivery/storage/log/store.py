@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Final
 from weakref import WeakValueDictionary
 
+from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, InvalidRequest, StorageUnavailable
 from delivery.model import PARTITIONS_MAX, QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
@@ -79,9 +80,9 @@ class SegmentedLog:
                 locks.enter_context(self._lock(key))
             return commit(group, self._partitions)
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See `MessageStore.read`."""
-        return self._partition(key).read(after, bytes_max)
+        return self._partition(key).read(after, bytes_max, refuses)
 
     def bounds(self, key: PartitionKey) -> Bounds:
         """See `MessageStore.bounds`."""
