@@ -34,8 +34,8 @@ class Tail(Protocol):
     def covers(self, key: PartitionKey, after: int) -> bool:
         """Whether everything above `after` is here, up to the newest batch."""
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
-        """The next whole batches above `after`."""
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
+        """The next whole batches above `after`; refused ones may be left out."""
 
     def drop(self, key: PartitionKey) -> None:
         """Forget a partition."""
@@ -63,7 +63,7 @@ class PartitionReader:
         if after >= owned.feed.watermark:
             return None
         if self._tail.covers(owned.key, after):
-            return self._tail.read(owned.key, after, bytes_max)
+            return self._tail.read(owned.key, after, bytes_max, refuses)
         return await trio.to_thread.run_sync(
             self._store.read, owned.key, after, bytes_max, refuses, limiter=self._limiter
         )
