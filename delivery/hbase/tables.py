@@ -82,6 +82,10 @@ class Tables:
         """Some cells of a row; without those that are not there."""
         return self._again(lambda connection: connection.table(table).row(row, columns))
 
+    def get_all(self, table: str, rows: Sequence[bytes], columns: Sequence[bytes]) -> dict[bytes, Cells]:
+        """The same of several rows; without those that have none of the cells."""
+        return self._again(lambda connection: dict(connection.table(table).rows(rows, columns)))
+
     def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
         """Put rows, in as few requests as fit. Each row is put as a whole; of several rows any part may be there
         after an error. `ttl_ms` is the life of these cells, counted from when HBase takes them.
@@ -132,19 +136,21 @@ class Tables:
         *,
         limit: int | None = None,
         rows_at_once: int = SCAN_ROWS,
+        keys_only: bool = False,
     ) -> list[Row]:
         """The rows from `start` up to but without `stop` that have any of `columns`.
 
         A column is `family:qualifier`, or `family` without a colon for all of a family.
 
         They are all held in memory: `limit` or the bounds must see to that. `rows_at_once` is what a gateway gathers
-        for one answer.
+        for one answer; with `keys_only` the values are left out.
         """
+        only = "KeyOnlyFilter()" if keys_only else None
         at_once = min(rows_at_once, limit or rows_at_once)
 
         def scan(connection: Any) -> list[Row]:
             found = connection.table(table).scan(
-                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit
+                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=only
             )
             return list(found)
 

@@ -120,7 +120,7 @@ class HBase:
     def _add(self, lock: int, java: Java, jars: list[Path]) -> None:
         """The programs of this HBase, not started yet."""
 
-        def add(name: str, main: str, *then: str, heap_mib: int = 512, **ports: int) -> None:
+        def add(name: str, main: str, *then: str, heap_mib: int = 768, **ports: int) -> None:
             command = settings.command(java, jars, heap_mib, main, then=then, **ports)
             self.processes[name] = Guarded(name, command, self.folder, lock)
 

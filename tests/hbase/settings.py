@@ -40,6 +40,8 @@ _COMMON = {
     "hbase.client.pause": "50",
     "hbase.client.retries.number": "12",
     "hbase.procedure.remote.dispatcher.delay.msec": "10",
+    # Hundreds of small tables: each store would take 2 MiB at its first row.
+    "hbase.hregion.memstore.mslab.enabled": "false",
 }
 
 _LOGGING = """\
