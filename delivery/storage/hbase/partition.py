@@ -36,14 +36,15 @@ class Partition:
     `read`, `bounds` and `count` by any.
     """
 
-    def __init__(self, place: Place, owner: Owner, settings: QueueSettings, found: Checkpoint) -> None:
+    def __init__(self, place: Place, owner: Owner, found: Checkpoint) -> None:
         self.place, self.owner, self.epoch = place, owner, owner.epoch
         self.broken: HootError | None = None
         """Why nothing more can be written until it is opened under a newer epoch."""
         self._held = found.held
         self._producers = found.memory()
         self._layout = laid_out(owner.layout)
-        self._settings = settings
+        self._ttl_seconds: float | None = None
+        """Only what `trim` said last: a queue's settings may change while nobody tells the store."""
         self._planned: list[tuple[Header, Held]] = []
         self._since_checkpoint = 0
         self._oldest: Head | None = None
@@ -57,8 +58,7 @@ class Partition:
     @property
     def ttl_ms(self) -> int | None:
         """The life of the cells that are put now."""
-        ttl = self._settings.ttl_seconds
-        return None if ttl is None else round(ttl * 1000) + EXPIRY_MARGIN_MS
+        return None if self._ttl_seconds is None else round(self._ttl_seconds * 1000) + EXPIRY_MARGIN_MS
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Partition:
             raise type(self.broken)(self.broken.message)
         assert_in_order(batches, self._held.last_id)
         rows: list[Row] = []
-        held, expires = self._held, self._settings.ttl_seconds is not None
+        held, expires = self._held, self._ttl_seconds is not None
         self._planned = []
         for item in batches:
             header, made = self._layout.prepare(item)
@@ -211,16 +211,21 @@ class Partition:
 
     def trim(self, settings: QueueSettings, now_ms: int) -> int:
         """See `MessageStore.trim`; a batch is a segment here. Raises Fenced when a newer epoch owns the partition."""
-        self._settings = settings
+        self._ttl_seconds = settings.ttl_seconds
         if self.broken is not None:
             raise type(self.broken)(self.broken.message)
+        return self.drop(settings, now_ms)
+
+    def drop(self, settings: QueueSettings, now_ms: int) -> int:
+        """Drop what `settings` do not keep; the bytes freed."""
         held = self._held
-        if held.messages == held.kept.messages or (self._oldest and not _goes(self._oldest, held, settings, now_ms)):
-            kept = held.kept
-        else:
-            kept, by_itself = self._find_kept(held, settings, now_ms)
-            if kept.bytes > held.kept.bytes:
-                self._drop(held.trimmed(kept), by_itself=by_itself)
+        unlimited = settings.ttl_seconds is None and settings.retention_bytes is None
+        stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms)
+        if unlimited or stays or held.messages == held.kept.messages:
+            return 0
+        kept, by_itself = self._find_kept(held, settings, now_ms)
+        if kept.bytes > held.kept.bytes:
+            self._forget(held.trimmed(kept), by_itself=by_itself)
         return kept.bytes - held.kept.bytes
 
     def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int) -> tuple[Mark, bool]:
@@ -234,7 +239,7 @@ class Partition:
         self._oldest = None
         return held.end, by_itself
 
-    def _drop(self, held: Held, *, by_itself: bool) -> None:
+    def _forget(self, held: Held, *, by_itself: bool) -> None:
         self._checkpoint(held)
         self._held = held
         if not by_itself:

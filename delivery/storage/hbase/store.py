@@ -86,7 +86,7 @@ class HBaseStore(OpenedPartitions[Partition]):
         place = Place(self._tables, table, key)
         try:
             owner = fence(place, epoch, self._name, self._layout)
-            partition = Partition(place, owner, settings, recover(place, owner))
+            partition = Partition(place, owner, recover(place, owner))
         except NoTable:
             self._known.discard(table)
             raise
@@ -94,7 +94,7 @@ class HBaseStore(OpenedPartitions[Partition]):
             self._unsure[key] = epoch
             raise
         if settings.ttl_seconds is not None:  # cells may have expired while nobody had it
-            partition.trim(settings, time.time_ns() // 1_000_000)
+            partition.drop(settings, time.time_ns() // 1_000_000)
         return partition
 
     def _ensure(self, table: str) -> None:
