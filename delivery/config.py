@@ -42,6 +42,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`log`: in the data folder; `hbase`: in tables of HBase, which all hosts of a cluster share."""
     hbase_thrift: str = "127.0.0.1:9090"
     """HBase's Thrift gateways, `host:port,host:port`; framed transport, binary protocol."""
+    hbase_thrift2: str = ""
+    """Gateways of HBase's second Thrift interface, which make a new queue's table in a region per partition; may be
+    none."""
     hbase_prefix: str = "hoot"
     """What the names of this cluster's tables begin with."""
     hbase_layout: str = "rows"

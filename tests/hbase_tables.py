@@ -35,6 +35,9 @@ class FakeTables(Tables):
     def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
         self.data.setdefault(table, {})
 
+    def wait_open(self, table: str) -> None:
+        self._table(table)
+
     def drop(self, table: str) -> None:
         self.data.pop(table, None)
 

@@ -60,7 +60,7 @@ def refusal(error: Exception) -> HootError:
         return Passing(f"HBase: {_line(text)}")
     if _DENIED in text:
         return StorageUnavailable(f"HBase denies permission: {_line(text)}")
-    if type(error).__name__ == "AlreadyExists":
+    if type(error).__name__ == "AlreadyExists" or "TableExistsException" in text:
         return TableExists(f"HBase: {_line(text)}")
     if type(error).__name__ == "IllegalArgument":
         return InvalidRequest(f"HBase: {_line(text)}")

@@ -60,11 +60,20 @@ class Tables:
         return {name.decode() for name in self._again(lambda connection: connection.table(table).families())}
 
     def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
-        """Make a table and wait until it is open; one of that name may be there already."""
+        """Make a table; one of that name may be there, or another host may be about to make it."""
         made = {name: {**_FAMILY, "compression": compression} for name in families}
 
         with contextlib.suppress(TableExists):
             self._again(lambda connection: connection.create_table(table, made))
+
+    def wait_open(self, table: str) -> None:
+        """Return when a table that was made is open. Raises NoTable when it is not there after all."""
+
+        def look(connection: Any) -> None:
+            if not connection.is_table_enabled(table):
+                raise Passing(f"the table {table} is not open yet")
+
+        self._ask(look, Unreached, Lost, Passing, NoTable)
 
     def drop(self, table: str) -> None:
         """Delete a table with all that is in it; it may be gone already."""

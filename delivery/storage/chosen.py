@@ -26,13 +26,16 @@ def open_store(config: HostConfig) -> MessageStore:
 
 def _hbase(config: HostConfig) -> MessageStore:
     try:
-        from delivery.hbase import Tables, parse_gateways
+        from delivery.hbase import Admin, Tables, parse_gateways
         from delivery.storage.hbase import HBaseStore
     except ModuleNotFoundError as error:
         raise ConfigError(f"the store HBase needs {error.name}; install it with: pip install 'hoot[hbase]'") from error
+    second = parse_gateways(config.hbase_thrift2) if config.hbase_thrift2 else []
+    admin = Admin(second, call_seconds=config.hbase_call_seconds) if second else None
     tables = Tables(parse_gateways(config.hbase_thrift), call_seconds=config.hbase_call_seconds)
     try:
-        store = HBaseStore(tables, prefix=config.hbase_prefix, layout=cast("Layout", config.hbase_layout))
+        layout = cast("Layout", config.hbase_layout)
+        store = HBaseStore(tables, prefix=config.hbase_prefix, layout=layout, admin=admin)
         store.queues()  # so that a wrong address ends the start, and not every publish after it
     except BaseException:
         tables.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import threading
 import time
 from contextlib import ExitStack
@@ -42,14 +43,19 @@ class HBaseError(Exception):
 class HBase:
     """An HBase with its Thrift gateways (framed, binary), on loopback. Blocking; a context manager."""
 
-    def __init__(self, folder: Path, *, region_servers: int = 0) -> None:
-        """Standalone with one gateway, or `region_servers` on a ZooKeeper of their own with as many gateways."""
+    def __init__(self, folder: Path, *, region_servers: int = 0, second: bool = False) -> None:
+        """Standalone with one gateway, or `region_servers` on a ZooKeeper of their own with as many gateways.
+
+        `second` adds a gateway of the second Thrift interface.
+        """
         self.folder = folder.absolute()
         self.processes: dict[str, Guarded] = {}
         """By name: `master`, `region-0` …, `thrift-0` …; each may be killed and started again."""
         self.gateways: list[tuple[str, int]] = []
         """Where the Thrift gateways listen."""
-        self._region_servers = region_servers
+        self.second: tuple[str, int] | None = None
+        """Where the gateway of the second interface listens, if there is one."""
+        self._region_servers, self._second = region_servers, second
         self._ending = ExitStack()
 
     @property
@@ -84,12 +90,14 @@ class HBase:
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Return when every gateway puts and gets. Raises HBaseError when that takes longer or a program ended."""
         deadline = time.monotonic() + seconds
-        for number, address in enumerate(self.gateways):
-            while (problem := _problem(*address)) is not None:
+        checks = [(_problem, address) for address in self.gateways]
+        checks += [(_deaf, self.second)] if self.second else []
+        for check, address in checks:
+            while (problem := check(*address)) is not None:
                 self._look_for_ended()
                 if time.monotonic() > deadline:
                     said = self.processes["master"].said()
-                    raise HBaseError(f"gateway {number} was not ready in {seconds:g} s: {problem}\n{said}")
+                    raise HBaseError(f"gateway {address[1]} was not ready in {seconds:g} s: {problem}\n{said}")
                 threading.Event().wait(_LOOK_SECONDS)
 
     def _look_for_ended(self) -> None:
@@ -137,6 +145,10 @@ class HBase:
         for number, (_, port) in enumerate(self.gateways):
             then = ("start", "-threadpool", "-f", "-p", str(port), "--infoport", "-1")
             add(f"thrift-{number}", settings.THRIFT, *then, heap_mib=256)
+        if self._second:
+            self.second = (settings.LOOPBACK, free_port(None))
+            plain = ("start", "-threadpool", "-p", str(self.second[1]), "--infoport", "-1")
+            add("thrift2", settings.THRIFT2, *plain, heap_mib=256)
 
     def __enter__(self) -> Self:
         self.start()
@@ -162,3 +174,12 @@ def _problem(host: str, port: int) -> str | None:
             connection.close()
     except (OSError, TException) as error:
         return repr(error)[:300]
+
+
+def _deaf(host: str, port: int) -> str | None:
+    """What keeps this gateway from being connected to, None for nothing."""
+    try:
+        socket.create_connection((host, port), _PROBE_MS / 1000).close()
+    except OSError as error:
+        return str(error)
+    return None

@@ -12,6 +12,7 @@ from delivery.embedded import Java
 MASTER = "org.apache.hadoop.hbase.master.HMaster"
 REGION_SERVER = "org.apache.hadoop.hbase.regionserver.HRegionServer"
 THRIFT = "org.apache.hadoop.hbase.thrift.ThriftServer"
+THRIFT2 = "org.apache.hadoop.hbase.thrift2.ThriftServer"
 LOOPBACK = "127.0.0.1"
 FRAME_MIB = 32
 """The largest request that a gateway takes; HBase's own 2 MiB would not hold a message of Hoot's largest size."""

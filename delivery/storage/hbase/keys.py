@@ -43,6 +43,9 @@ PACKED: Final = b"message::batch"
 TABLE_NAME_MAX: Final = 240
 """A table's name is that of a folder in HBase's file system, where 255 bytes is a common limit."""
 
+REGIONS_MAX: Final = 64
+"""A region costs a server memory whether it is used or not; several partitions share one above this."""
+
 _PART = re.compile(r"[A-Za-z0-9_-]{1,64}\Z", re.ASCII)
 _PARTITION: Final = struct.Struct(">H")
 _ID: Final = struct.Struct(">HQH")
@@ -82,6 +85,12 @@ def partition_row(partition: int) -> bytes:
 def partition_end(partition: int) -> bytes:
     """Where the rows of a partition end."""
     return _PARTITION.pack(partition + 1)
+
+
+def splits(partitions: int) -> list[bytes]:
+    """Where the regions of a new table begin, but for the first: a region per partition, up to REGIONS_MAX."""
+    regions = min(partitions, REGIONS_MAX)
+    return [_PARTITION.pack(number * partitions // regions) for number in range(1, regions)]
 
 
 def from_id(partition: int, message_id: int) -> bytes:

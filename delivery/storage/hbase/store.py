@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from delivery.errors import HootError, LayoutMismatch, StorageUnavailable
-from delivery.hbase import NoTable, Tables
+from delivery.hbase import Admin, NoTable, Tables
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.hbase import keys
@@ -32,12 +32,16 @@ class HBaseStore(OpenedPartitions[Partition]):
     A queue's durability changes nothing here: an append is acknowledged when the region servers' logs have it.
     """
 
-    def __init__(self, tables: Tables, *, prefix: str = PREFIX, layout: Layout = "rows") -> None:
+    def __init__(
+        self, tables: Tables, *, prefix: str = PREFIX, layout: Layout = "rows", admin: Admin | None = None
+    ) -> None:
         """`layout` is that of partitions opened for the first time. `tables` is closed with the store.
 
+        New tables have a region per partition where there is an `admin`, else one that HBase splits as it grows.
         Raises InvalidRequest for a prefix that cannot be.
         """
         super().__init__()
+        self._admin = admin
         self._tables, self._prefix, self._layout = tables, keys.check_prefix(prefix), layout
         self._name = secrets.token_hex(8)
         self._known: set[str] = set()
@@ -82,7 +86,7 @@ class HBaseStore(OpenedPartitions[Partition]):
 
     def _take(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> Partition:
         table = keys.table_name(self._prefix, key.queue, key.generation)
-        self._ensure(table)
+        self._ensure(table, settings.partitions)
         place = Place(self._tables, table, key)
         try:
             owner = fence(place, epoch, self._name, self._layout)
@@ -97,14 +101,18 @@ class HBaseStore(OpenedPartitions[Partition]):
             partition.drop(settings, time.time_ns() // 1_000_000)
         return partition
 
-    def _ensure(self, table: str) -> None:
+    def _ensure(self, table: str, partitions: int) -> None:
         """See that the table is there and is one of ours. Raises LayoutMismatch, StorageUnavailable."""
         if table in self._known:
             return
         try:
             families = self._tables.families(table)
         except NoTable:
-            self._tables.create(table, keys.FAMILIES)
+            if self._admin is None:
+                self._tables.create(table, keys.FAMILIES)
+            else:
+                self._admin.create(table, keys.FAMILIES, keys.splits(partitions))
+            self._tables.wait_open(table)
             families = self._tables.families(table)
         if families != set(keys.FAMILIES):
             raise LayoutMismatch(f"the table {table} of HBase is none of Hoot's: its families are {sorted(families)}")

@@ -6,10 +6,11 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import happybase
 import pytest
 
 from delivery.errors import StorageUnavailable
-from delivery.hbase import Tables
+from delivery.hbase import Admin, Tables
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, MessageStore
 from delivery.storage.hbase import HBaseStore
@@ -19,7 +20,7 @@ from tests.stores import KEY, OTHER, batch, batches_of
 
 pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 KEYS = (KEY, OTHER)
-KEEP = QueueSettings()
+KEEP = QueueSettings(partitions=6)
 SECONDS = 90.0
 
 
@@ -58,7 +59,7 @@ class Appending:
 
     def _open(self) -> None:
         """Under the next epoch, as often as it takes."""
-        while True:
+        while not self._ending.is_set():
             self.epoch += 1
             try:
                 for key in KEYS:
@@ -75,13 +76,23 @@ class Appending:
         return not any(answers)
 
 
+def regions(server: HBase) -> set[bytes]:
+    """Where the regions of the queue's table begin."""
+    host, port = server.gateways[0]
+    with closing(happybase.Connection(host, port, transport="framed", protocol="binary")) as connection:
+        return {region["start_key"] for region in connection.table(f"hoot.{KEY.generation}.{KEY.queue}").regions()}
+
+
 def test_region_servers_and_gateways_killed_while_appending_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    with HBase(tmp_path, region_servers=2) as server:
-        store = HBaseStore(Tables(server.gateways, call_seconds=60))
+    with HBase(tmp_path, region_servers=2, second=True) as server:
+        assert server.second is not None
+        admin = Admin([server.second], call_seconds=60)
+        store = HBaseStore(Tables(server.gateways, call_seconds=60), admin=admin)
         with closing(store):
             appending = Appending(store)
             try:
                 appending.more(100)
+                assert regions(server) == {b"", *(b"\x00%c" % partition for partition in range(1, KEEP.partitions))}
                 for killed, back in (("region-0", None), ("thrift-0", "region-0"), ("region-1", None)):
                     server.processes[killed].kill()
                     if back is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import happybase
@@ -113,3 +114,16 @@ def test_a_connection_that_broke_is_made_anew(hbase_gateways: str, tables: Table
     for connection, _, _ in tables._pool._idle:
         connection.transport.sock.shutdown(socket.SHUT_RDWR)
     assert tables.get(table, b"r", [F]) == {F: b"1"}
+
+
+def test_hosts_that_make_a_table_at_the_same_moment_can_all_use_it(tables: Tables) -> None:
+    name = f"t{secrets.token_hex(6)}"
+
+    def use(number: int) -> None:
+        tables.create(name, ["f"])
+        tables.wait_open(name)
+        tables.put(name, [(b"%d" % number, {F: b""})])
+
+    with ThreadPoolExecutor(8) as hosts:
+        list(hosts.map(use, range(8)))
+    assert len(tables.scan(name, b"", b"\xff", [F])) == 8

@@ -12,7 +12,7 @@ from happybase.connection import Connection
 from thriftpy2.thrift import TApplicationException, TException
 
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
-from delivery.hbase import NoTable, Tables
+from delivery.hbase import Admin, NoTable, Tables
 from delivery.hbase.errors import Lost, Passing, TableExists, Unreached, refusal
 
 Address = tuple[str, int]
@@ -66,6 +66,11 @@ def test_a_gateway_that_cannot_be_reached_means_that_nothing_was_done(nobody: Ad
             tables.check_and_put("t", b"r", (b"f:", None), b"f:", b"")
 
 
+def test_a_second_interface_that_cannot_be_reached_made_no_table(nobody: Address) -> None:
+    with pytest.raises(Unreached):
+        Admin([nobody, nobody], call_seconds=SECONDS).create("t", ["f"], [b"1"])
+
+
 def test_after_a_lost_answer_a_compare_and_set_is_unknown_and_is_not_asked_again(deaf: Address) -> None:
     with closing(Tables([deaf], call_seconds=SECONDS)) as tables:
         with pytest.raises(UnknownOutcome):
@@ -104,6 +109,7 @@ def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPat
         (IllegalArgument(b"scanner ID is invalid"), Passing),
         (IllegalArgument(b"java.lang.IllegalArgumentException: KeyValue size too large"), InvalidRequest),
         (AlreadyExists(b"table name already in use"), TableExists),
+        (_Said(b"org.apache.hadoop.hbase.TableExistsException: t"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), StorageUnavailable),
         (_Said(b"\xff"), StorageUnavailable),
     ],

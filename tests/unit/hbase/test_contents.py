@@ -14,7 +14,7 @@ from delivery.errors import CorruptRecord, InvalidRequest, LayoutMismatch
 from delivery.ids import first_id_at
 from delivery.model import QueueSettings, encode_headers
 from delivery.storage.base import Append, PartitionKey
-from delivery.storage.hbase import HBaseStore, Layout, layouts
+from delivery.storage.hbase import HBaseStore, Layout, keys, layouts
 from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, store_all
 
@@ -198,6 +198,16 @@ def test_names_that_no_table_can_have_are_refused(key: PartitionKey) -> None:
 def test_a_prefix_that_no_table_can_have_is_refused(prefix: str) -> None:
     with pytest.raises(InvalidRequest):
         HBaseStore(FakeTables({}), prefix=prefix)
+
+
+def test_a_new_table_has_a_region_per_partition_up_to_a_limit() -> None:
+    assert keys.splits(1) == []
+    assert keys.splits(4) == [b"\0\1", b"\0\2", b"\0\3"]
+    many = keys.splits(32767)
+    assert len(many) == keys.REGIONS_MAX - 1
+    assert many == sorted(set(many))
+    assert b"\0\0" < many[0]
+    assert many[-1] < keys.partition_row(32766)
 
 
 def test_tables_of_others_are_no_queues() -> None:
