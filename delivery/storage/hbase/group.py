@@ -56,21 +56,21 @@ def commit(
     for item in group:
         batches.setdefault(item.key, []).append(item)
     shares = {key: Share(partitions[key], items) for key, items in batches.items() if key in partitions}
-    together: dict[str, list[Share]] = {}
+    together: dict[tuple[str, int | None], list[Share]] = {}
     for share in shares.values():
         if share.rows:
-            together.setdefault(share.partition.place.table, []).append(share)
-    for table, of_table in together.items():
-        _commit(tables, table, of_table)
+            together.setdefault((share.partition.place.table, share.partition.ttl_ms), []).append(share)
+    for (table, ttl_ms), alike in together.items():
+        _commit(tables, table, ttl_ms, alike)
     return _answers(group, shares)
 
 
-def _commit(tables: Tables, table: str, shares: Sequence[Share]) -> None:
-    """Put the rows of one table and look at the owners' cells."""
+def _commit(tables: Tables, table: str, ttl_ms: int | None, shares: Sequence[Share]) -> None:
+    """Put the rows of partitions of one table, whose cells get the same life, and look at the owners' cells."""
     failure: HootError | None = None
     try:
         rows = [row for share in shares for row in share.rows]
-        tables.put(table, rows, ttl_ms=shares[0].partition.ttl_ms)
+        tables.put(table, rows, ttl_ms=ttl_ms)
     except HootError as error:
         failure = error
     try:

@@ -81,14 +81,23 @@ def save(place: Place, owner: Owner, checkpoint: Checkpoint) -> None:
 
     Raises Fenced, and StorageUnavailable when it may have been put or not: then nothing more may be written under this
     epoch, since what was lost on its way might still arrive, behind a later checkpoint.
+
+    It is read back: on a region server whose clock is behind that of the one before, a put lies under the older value,
+    and is there only when that clock has caught up. HBase sees to it for the cell that is checked, not for another.
     """
+    cell = records.encode(checkpoint)
     check = (keys.OWNER, records.encode(owner))
     try:
-        put = place.tables.check_and_put(place.table, place.row, check, keys.CHECKPOINT, records.encode(checkpoint))
+        put = place.tables.check_and_put(place.table, place.row, check, keys.CHECKPOINT, cell)
     except UnknownOutcome as error:
         raise StorageUnavailable(f"{place.key}: whether a checkpoint was put is unknown: {error.message}") from error
     if not put:
         raise Fenced(f"{place.key} has a newer epoch than {owner.epoch}")
+    found = place.tables.get(place.table, place.row, [keys.OWNER, keys.CHECKPOINT])
+    if found.get(keys.OWNER) != check[1]:
+        raise Fenced(f"{place.key} has a newer epoch than {owner.epoch}")
+    if found.get(keys.CHECKPOINT) != cell:
+        raise StorageUnavailable(f"{place.key}: a checkpoint was put and is not there: do the servers' clocks differ?")
 
 
 def _whole(place: Place, layout: Layout, before: Checkpoint) -> list[Head]:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
-from delivery.hbase import Cells
+from delivery.hbase import Cells, Row
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, PartitionKey
 from delivery.storage.hbase import HBaseStore, Layout
 from delivery.storage.sealed import EpochIds
 from tests.hbase_tables import Data, FakeTables
-from tests.stores import KEY, OTHER, batch, batches_of, bodies_of, store_all
+from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, store_all
 
 KEEP = QueueSettings()
 TABLE = "hoot.g1.orders"
@@ -143,6 +143,23 @@ def test_a_seal_whose_answer_was_lost_needs_a_newer_epoch(site: Site) -> None:
     assert bodies_of(store) == [b"a"]
 
 
+class Behind(FakeTables):
+    """A region server whose clock is behind: what it puts over an older value cannot be seen."""
+
+    def check_and_put(
+        self, table: str, row: bytes, check: tuple[bytes, bytes | None], column: bytes, value: bytes
+    ) -> bool:
+        return True if column == b"batch:checkpoint" else super().check_and_put(table, row, check, column, value)
+
+
+def test_a_seal_that_a_slow_clock_hides_is_none(site: Site) -> None:
+    _, first = site.host(1)
+    store_all(first, [batch(10, [b"a"])])
+    with pytest.raises(StorageUnavailable, match="clocks"):
+        HBaseStore(Behind(site.data), layout=site.layout).open(KEY, 2, KEEP)
+    assert bodies_of(site.host(3)[1]) == [b"a"]
+
+
 def test_an_epoch_that_another_store_has_used_cannot_be_opened(site: Site) -> None:
     site.host(5)
     with pytest.raises(Fenced):
@@ -205,6 +222,24 @@ def test_a_failed_table_leaves_the_others_alone(site: Site) -> None:
     del site.data["hoot.g1.bills"]
     answers = store.append([batch(10), batch(10, key=other), batch(10, key=OTHER)])
     assert kinds(answers) == [type(None), Fenced, type(None)]
+
+
+def test_partitions_whose_cells_get_another_life_go_in_requests_of_their_own(site: Site) -> None:
+    lives: list[tuple[int, int | None]] = []
+
+    class Noting(FakeTables):
+        def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
+            lives.append((rows[0][0][1], ttl_ms))
+            super().put(table, rows, ttl_ms=ttl_ms)
+
+    store = HBaseStore(Noting(site.data), layout=site.layout)
+    for key in (KEY, OTHER):
+        store.open(key, 1, KEEP)
+    store.trim(KEY, QueueSettings(ttl_seconds=60), NOW_MS)
+    store_all(store, [batch(10), batch(10, key=OTHER)])
+    store.trim(KEY, KEEP, NOW_MS)
+    store_all(store, [batch(20), batch(20, key=OTHER)])
+    assert lives == [(KEY.partition, 3_660_000), (OTHER.partition, None), (KEY.partition, None)]
 
 
 @pytest.mark.parametrize("seed", range(60))
