@@ -18,8 +18,9 @@ MINUTES ?= 3
 SEED ?=
 RUNS ?= 1
 NIGHTLY_RUNS ?= 5
+HBASE_ARGS ?=
 
-.PHONY: help venv check format test nightly simulate test-chaos chaos demo bench build clean
+.PHONY: help venv check format test nightly simulate test-chaos chaos hbase hbase-stop test-hbase demo bench build clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -73,6 +74,15 @@ test-chaos: $(STAMP) ## three hosts and a ZooKeeper ensemble through the rows of
 
 chaos: $(STAMP) ## real hosts, ZooKeepers and subscribers under random faults, checked (MINUTES=3 SEED=7 RUNS=1)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+hbase: $(STAMP) ## a real HBase in the background, from Maven's jars (HBASE_ARGS=--distributed)
+	$(BIN)/python -m tests.hbase start $(HBASE_ARGS)
+
+hbase-stop: $(STAMP) ## end it
+	$(BIN)/python -m tests.hbase stop
+
+test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end themselves
+	$(BIN)/python -m pytest -m hbase --timeout 300 $(TEST_ARGS)
 
 demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)

@@ -42,7 +42,7 @@ from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
-from delivery.storage.log import SegmentedLog
+from delivery.storage.chosen import open_store
 from delivery.storage.tail import TailCache
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ async def serve(
     """Run a region host until `stop` is set; `started` gives its record, with the ports that were taken.
 
     Cancelled, it stops at once, without grace; checkpoints are saved in either case. Raises before `started`:
-    ConfigError, DataFolderError, LayoutMismatch, PortInUse and MetadataUnavailable, the last perhaps in the
-    ExceptionGroup of a nursery.
+    ConfigError, DataFolderError, LayoutMismatch, PortInUse, StorageUnavailable and MetadataUnavailable, the last
+    perhaps in the ExceptionGroup of a nursery.
     """
     config.check()
     async with _store(config) as store, _session(config) as (zookeeper, catalog):
@@ -79,7 +79,7 @@ async def serve(
 
 @asynccontextmanager
 async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
-    store = await trio.to_thread.run_sync(lambda: SegmentedLog(config.data, segment_bytes=config.segment_bytes))
+    store = await trio.to_thread.run_sync(open_store, config)
     try:
         yield store
     finally:
