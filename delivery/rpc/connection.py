@@ -130,7 +130,7 @@ class Connection:
         """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
         push = load_idl("subscriber").Push(
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
-            batches=batches, moves=moves,
+            batches=batches, moves=moves or None,
         )  # fmt: skip
         self.call_soon("Listener", "push", (push,), on_reply)
 
