@@ -95,6 +95,12 @@ class SubscriptionBusy(HootError):
     code = "subscription_busy"
 
 
+class TransactionExpired(HootError):
+    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
+
+    code = "transaction_expired"
+
+
 class UnknownScanner(InvalidRequest):
     """The scanner id was never given, was closed, or timed out."""
 

@@ -81,6 +81,19 @@ class QueueTable:
             self._hint(name)
         return self._known[name]
 
+    async def look(self, name: str) -> None:
+        """Learn at once what this host itself has changed, of a queue that it knew; where it cannot, `run` will."""
+        if name not in self._known:
+            return
+        try:
+            found = await trio.to_thread.run_sync(self._read, name, partial(self._changed, name))
+        except HootError as error:
+            log.debug("queue %r cannot be read: %s", name, error)
+            self._hint(name)
+            return
+        for record in found:
+            self._learn(name, record)
+
     def _read_new(self, names: Sequence[str]) -> list[QueueRecord | HootError]:
         """The queues that were asked for, each one once: a subscription asks for one queue as often as it is wide."""
         once = list(dict.fromkeys(names))

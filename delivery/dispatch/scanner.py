@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from delivery.batch import peek, select
+from delivery.batch import peek, select, without_asides
 from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.filters import Filter
@@ -103,7 +103,8 @@ class MessageScanner:
 
     def _piece(self, chunk: Chunk) -> Piece:
         if self._wanted is None:
-            return Piece(chunk.last_id, sum(header.count for header in chunk.headers), chunk.data)
+            data, headers = without_asides(chunk.data, chunk.headers)
+            return Piece(chunk.last_id, sum(header.count for header in headers), data)
         kept, messages, at = [], 0, 0
         for header in chunk.headers:
             data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
