@@ -1,7 +1,7 @@
 """The connections of the HTTP server: how many there are, and how long a client may take.
 
-hypercorn speaks HTTP on them. It has no bound on connections, and waits for ever, shielded, until a client has taken
-what was sent; so it gets the streams through a door with both bounds.
+hypercorn speaks HTTP on them. It has no bound on connections, keeps those for a while whose clients have closed them,
+and waits for ever, shielded, until a client has taken what was sent; so it gets the streams through a door of our own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import trio
 from hypercorn.config import Config
+from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
@@ -41,7 +42,10 @@ class BoundedStream:
     async def send_all(self, data: bytes) -> None:
         """Send; a client that does not take it in time has broken the connection."""
         with trio.move_on_after(WRITE_SECONDS) as scope:
-            await self._stream.send_all(data)
+            try:
+                await self._stream.send_all(data)
+            except trio.BusyResourceError:  # hypercorn sends under a lock, and closes without it
+                raise trio.BrokenResourceError("the connection is being closed") from None
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("the client takes nothing")
@@ -49,6 +53,22 @@ class BoundedStream:
     def break_off(self) -> None:
         """Close the socket, whoever uses it."""
         self.socket.close()
+
+
+class _Server(TCPServer):
+    """One connection. Once the client has closed it no next request is waited for."""
+
+    _closed = False
+
+    async def protocol_send(self, event: Event) -> None:
+        """Pass on what the protocol has to say, but not that it is idle now."""
+        if not (self._closed and isinstance(event, Updated)):
+            await super().protocol_send(event)
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._closed = True
+        await self.idle_task.stop()
 
 
 class Connections:
@@ -90,7 +110,7 @@ class Connections:
         bounded = BoundedStream(stream)
         self._open.add(bounded)
         try:
-            await TCPServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
+            await _Server(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
         except Exception:
             log.exception("an HTTP connection failed in a way nobody foresaw")
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 import trio
@@ -70,8 +70,9 @@ class _Intake:
     async def fill(self, request: Request) -> None:
         """Receive all of it."""
         try:
-            async for piece in request.stream():
-                self._add(piece if self._unzip is None else self._unzipped(piece))
+            async with aclosing(request.stream()) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    self._add(piece if self._unzip is None else self._unzipped(piece))
         except ClientDisconnect:
             raise InvalidRequest("the client broke off in the middle of the body") from None
         if self._unzip is not None and not self._unzip.eof:

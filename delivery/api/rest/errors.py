@@ -45,8 +45,15 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str
 
 
-def error_response(error: HootError, headers: Headers) -> Response:
-    """The answer to a request with these headers that failed."""
+def error_response(error: HootError, headers: Headers, *, received: bool = True) -> Response:
+    """The answer to a request with these headers that failed; its connection ends if not all of it was received."""
+    found = _error_response(error, headers)
+    if not received:
+        found.headers["connection"] = "close"
+    return found
+
+
+def _error_response(error: HootError, headers: Headers) -> Response:
     for kind, status, hint in _STATUS:
         if isinstance(error, kind):
             return problem_response(status, Problem(error.code, error.message, hint), headers)

@@ -127,13 +127,15 @@ class TopicRoutes:
         """The call with its body received, and its errors made into answers."""
 
         async def endpoint(request: Request) -> Response:
+            received = False
             try:
                 async with self._bodies.received(request) as body:
+                    received = True
                     with trio.move_on_after(CALL_SECONDS):
                         return await call(request, body)
                     raise DeadlineExceeded(f"there was no outcome within {CALL_SECONDS:g} seconds")
             except HootError as error:
-                return error_response(error, request.headers)
+                return error_response(error, request.headers, received=received)
 
         return endpoint
 

@@ -141,7 +141,7 @@ def test_bodies_that_are_not_compressed_as_they_say_are_refused(
     topics: Topics, topic: str, encoding: str, body: bytes, status: int
 ) -> None:
     answer = topics.call("POST", f"/{topic}/publish", body, content_type=AVRO, content_encoding=encoding)
-    assert answer.status == status
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
     assert topics.bodies(topic) == []
 
 
