@@ -70,7 +70,7 @@ class _Intake:
     async def fill(self, request: Request) -> None:
         """Receive all of it."""
         try:
-            async with aclosing(request.stream()) as pieces:  # type: ignore[type-var]
+            async with aclosing(request.stream()) as pieces:
                 async for piece in pieces:
                     self._add(piece if self._unzip is None else self._unzipped(piece))
         except ClientDisconnect:

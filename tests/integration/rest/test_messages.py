@@ -73,7 +73,7 @@ def test_many_messages_of_one_request_have_rising_ids_in_their_order(topics: Top
 
 def chunks_of(data: bytes) -> list[bytes]:
     """The chunks of a body, without the empty one at the end."""
-    found = []
+    found: list[bytes] = []
     while True:
         size, _, data = data.partition(b"\r\n")
         if not int(size, 16):

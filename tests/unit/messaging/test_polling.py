@@ -28,6 +28,10 @@ class Seen(NamedTuple):
     given: Given
 
 
+def is_over(poll: Poll) -> bool:
+    return poll.finished
+
+
 class World:
     """A log and the model of what is in it, written by the same calls."""
 
@@ -76,17 +80,18 @@ class World:
             found.note(message)
         return found
 
+    def _within(self, group: Group) -> list[Message]:
+        return [body for body in self.log for one in group.ranges if one.first <= body.number <= one.last]
+
     def poll(self, start: Start, limit: int | None = None, snapshot: Snapshot | None = None) -> list[Given]:
         poll = Poll(start, limit, snapshot, self.ledger())
         given: list[Given | None] = []
         for message in self.log:
-            if message.number <= start.after or poll.finished:
+            if message.number <= start.after or is_over(poll):
                 continue
             found = poll.step(message)
             if isinstance(found, Group):
-                for wanted in found.ranges:
-                    bodies = [body for body in self.log if wanted.first <= body.number <= wanted.last]
-                    given += [poll.body(found, body) for body in bodies if not poll.finished]
+                given += [poll.body(found, body) for body in self._within(found) if not is_over(poll)]
             else:
                 given.append(found)
         return [one for one in given if one is not None]
