@@ -1,7 +1,7 @@
 """The reader of a stream. Its offsets are positions: the lowest id that is not read yet, per queue and partition.
 
-The driver keeps one reader, with one connection to ZooKeeper, for as long as the query runs; executors get copies, which open
-connections of their own. A batch that is replayed after a failure is planned from the same offsets and gives the
+The driver keeps one reader, with one connection to ZooKeeper, for as long as the query runs. Executors get copies that
+open connections of their own. A batch that is replayed after a failure is planned from the same offsets and gives the
 same rows.
 """
 
