@@ -6,7 +6,7 @@
 namespace py subscriber
 
 const i32 OK = 0          // every message was handled
-const i32 FAILED = 1      // a listener raised; `position` is the last id that was handled
+const i32 FAILED = 1      // a message was not handled; `position` is the last id that was
 const i32 SKIPPED = 2     // follows a failed push of the same run: nothing was called
 const i32 STALE = 3       // from an epoch or a run that is over: nothing was called
 const i32 UNKNOWN = 4     // no such subscription here (any more)
@@ -21,10 +21,24 @@ struct Push {
   7: binary batches     // whole record batches, one after another
 }
 
+/* Why a message was not handled. */
+const i32 RAISED = 0      // the listener raised
+const i32 RETRY = 1       // it asks for the message again
+const i32 REJECTED = 2    // it never wants to see it again
+const i32 UNREADABLE = 3  // the push is damaged from there on: nobody was called
+
+struct Failure {
+  1: i64 id             // of the message
+  2: i64 last           // of the last message that failed with it: a batch listener takes several at once
+  3: i32 kind
+  4: i64 afterMs        // with RETRY: when; absent: as the subscription says
+  5: string error       // type and text of what the listener raised, at most 1000 characters
+}
+
 struct PushReply {
   1: i32 status
   2: i64 position       // with OK the last id covered by the push; with FAILED the last id handled
-  3: string error       // with FAILED: type and text of what the listener raised, at most 1000 characters
+  3: list<Failure> failures   // with FAILED: one
 }
 
 service Listener {

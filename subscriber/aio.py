@@ -10,10 +10,11 @@ from typing import Self
 import trio
 
 from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration, Partitions
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import Start
+from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 
@@ -34,10 +35,12 @@ class AsyncSubscriber(Declaration):
     async def subscribe(
         self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
         start: Start | Mapping[int, Start] = "latest", *,
+        retry: RetryPolicy | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        subscription = self._declare(queue, partitions, topics, start, {"message": listener, "batch": batch_listener})
+        wanted = check_request(queue, partitions, topics, start, retry)
+        subscription = self._declare(wanted, listener, batch_listener)
         self.subscriptions[queue] = subscription
         if self._runtime is not None:
             try:

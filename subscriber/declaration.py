@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from delivery.errors import InvalidRequest
 from subscriber.listeners import Form, Registered, check_listener
-from subscriber.request import Start, check_request
+from subscriber.request import Request, Start
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
@@ -99,14 +99,16 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, queue: str, partitions: Partitions, topics: str | Iterable[str] | None,
-        start: Start | Mapping[int, Start], listeners: Mapping[Form, Callable[..., object] | None],
-    ) -> Subscription:  # fmt: skip
+        self, request: Request, listener: Callable[..., object] | None, batch_listener: Callable[..., object] | None
+    ) -> Subscription:
         """The checked subscription, not yet among `subscriptions`."""
-        request = check_request(queue, partitions, topics, start)
-        if queue in self.subscriptions:
-            raise InvalidRequest(f"this subscriber is subscribed to queue {queue!r} already")
-        given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
+        listeners: tuple[tuple[Form, Callable[..., object] | None], ...] = (
+            ("message", listener),
+            ("batch", batch_listener),
+        )
+        if request.queue in self.subscriptions:
+            raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
+        given = tuple(check_listener(call, form) for form, call in listeners if call is not None)
         return Subscription(self.name, request, (*self._everywhere, *given))
 
     def _emit(self, event: Event) -> None:

@@ -1,9 +1,9 @@
 """MessageListeners: checking them, and calling them in turn (seed 004, section 3.5.2).
 
 A message listener is called with one message, a batch listener with a list of all messages of a push. They are called
-in the order of their registration; what they return is ignored. One that raises ends the push: the message, or with a
+in the order of their registration. One that raises, or returns Retry or Reject, ends the push: the message, or with a
 batch listener the whole list, counts as not handled, the listeners behind it are not called for it, and it is
-delivered again later, to all of them.
+delivered again later, to all of them. Whatever else they return means nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.model import Message
+from subscriber.outcomes import Outcome
 
 Form = Literal["message", "batch"]
 AsyncCall = Callable[[Any], Awaitable[object]]
@@ -35,11 +36,19 @@ class Abandoned(Exception):
 
 
 class ListenerFailed(Exception):
-    """A listener raised `__cause__`. Everything with an id up to `handled` was handled."""
+    """A listener did not handle `first`, or a list from there to `last`, and `__cause__` is why.
 
-    def __init__(self, handled: int) -> None:
-        super().__init__(handled)
-        self.handled = handled
+    Everything with an id below `first` was handled.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(first, last)
+        self.first, self.last = first, last
+
+    @property
+    def handled(self) -> int:
+        """Everything up to here was handled."""
+        return self.first - 1
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -120,13 +129,15 @@ def _message_pass(listeners: Sequence[Registered], hop: Hop) -> Pass:
         return lambda messages: _hop_over(calls, messages, hop)
     if len(calls) == 1:
         return partial(_each, calls[0])
-    return partial(_each, _in_turn([partial(hop, one.call) if one.is_async else one.call for one in listeners]))
+    return partial(
+        _each, _in_turn([partial(hop, _judging(one.call)) if one.is_async else one.call for one in listeners])
+    )
 
 
 def _in_turn(calls: Sequence[Callable[[Message], object]]) -> Callable[[Message], object]:
-    def call_all(message: Message) -> object:
-        results = [call(message) for call in calls]
-        return next(filter(inspect.iscoroutine, results), None)
+    def call_all(message: Message) -> None:
+        for call in calls:
+            _judge(call(message))
 
     return call_all
 
@@ -138,13 +149,14 @@ def _each(call: Callable[[Message], object], messages: Iterable[Message]) -> Non
     if message is None:
         return
     try:
-        _refuse_coroutine(call(message))
+        _judge(call(message))
         for message in rest:
-            call(message)
+            if (result := call(message)) is not None:
+                _judge(result)
     except Abandoned:
         raise
     except BaseException as error:
-        raise ListenerFailed(message.number - 1) from error
+        raise ListenerFailed(message.number, message.number) from error
 
 
 def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop) -> None:
@@ -155,7 +167,7 @@ def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop)
         nonlocal at
         for at in messages:
             for call in calls:
-                await call(at)
+                _judge(await call(at))
 
     try:
         hop(each, messages)
@@ -163,25 +175,37 @@ def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop)
         raise
     except BaseException as error:
         assert at is not None, "the hop itself raises Abandoned alone"
-        raise ListenerFailed(at.number - 1) from error
+        raise ListenerFailed(at.number, at.number) from error
 
 
 def _batch(call: Callable[[Any], Any], hop: Hop | None, messages: Iterable[Message]) -> None:
     batch = list(messages)  # its own, for the listener may keep or change it
-    first = batch[0].number
+    first, last = batch[0].number, batch[-1].number
     try:
         if hop is None:
-            _refuse_coroutine(call(batch))
+            _judge(call(batch))
         else:
-            hop(call, batch)
+            hop(_judging(call), batch)
     except Abandoned:
         raise
     except BaseException as error:
-        raise ListenerFailed(first - 1) from error
+        raise ListenerFailed(first, last) from error
 
 
-def _refuse_coroutine(result: object) -> None:
-    """A lambda around an async function looks like a sync listener, and would acknowledge what nobody handled."""
+def _judging(call: AsyncCall) -> AsyncCall:
+    async def judged(argument: object) -> None:
+        _judge(await call(argument))
+
+    return judged
+
+
+def _judge(result: object) -> None:
+    """Raise what a listener returned, if it says that the message was not handled.
+
+    A lambda around an async function looks like a sync listener, and would acknowledge what nobody handled.
+    """
+    if isinstance(result, Outcome):
+        raise result
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError("the listener returned a coroutine that nobody awaits: register the async function itself")

@@ -20,6 +20,7 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.metastore.policy import RetryPolicy, check_policy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
@@ -43,6 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For all others."""
     topics: tuple[str, ...]
     """Empty for all."""
+    retry: RetryPolicy | None = None
+    """None leaves it as it is."""
 
 
 def check_request(
@@ -50,6 +53,7 @@ def check_request(
     partitions: int | Iterable[int] | Mapping[int, Start] | None,
     topics: str | Iterable[str] | None,
     start: Start | Mapping[int, Start],
+    retry: RetryPolicy | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -69,6 +73,7 @@ def check_request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=tuple(sorted({check_name("topic", name) for name in names})),
+        retry=None if retry is None else check_policy(retry),
     )  # fmt: skip
 
 
@@ -122,7 +127,8 @@ def new_record(
 ) -> SubscriptionRecord:  # fmt: skip
     """The durable record that `request` makes of `found`, or of nothing.
 
-    Partitions that `found` has keep their starts (and by that, their checkpoints). `last_id(partition)` asks a host; it
+    Partitions that `found` has keep their starts (and by that, their checkpoints), and so does its retry policy unless
+    another is asked for. `last_id(partition)` asks a host; it
     is called only for partitions that begin at the latest message, or at an id that may lie in the future.
     """
     if found is not None and found.generation != queue.generation:
@@ -135,6 +141,7 @@ def new_record(
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
+        retry=request.retry or (RetryPolicy() if found is None else found.retry),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.subscription import Event, Subscription
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class ListenerService:
     def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
         self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
-        self._reply = load_idl("subscriber").PushReply
+        self._idl = load_idl("subscriber")
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
         self.stopping = False
@@ -134,11 +135,15 @@ class ListenerService:
                 calls.run(messages)
                 position = max(position, last_id)
         except ListenerFailed as failure:
-            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure)
+            error = failure.__cause__ or failure
+            return self._failed(inbox, push, failure.handled, error, self._failure(failure, error))
         except Abandoned:
             raise
         except Exception as error:  # noqa: BLE001 - a CorruptRecord, or a defect here, which must not stall in silence
-            return self._failed(inbox, push, position, error)
+            unreadable = self._idl.Failure(
+                id=position + 1, last=position + 1, kind=self._idl.UNREADABLE, error=_described(error)
+            )
+            return self._failed(inbox, push, position, error, unreadable)
         self.counters.pushes += 1
         return self._answer(Status.OK, inbox.end(position))
 
@@ -148,14 +153,26 @@ class ListenerService:
         moved = Event("moved", push.queue, partition=push.partition, former_epoch=former, epoch=push.epoch)
         self._on_event(moved)
 
-    def _failed(self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException) -> object:
+    def _failed(
+        self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException, failure: object
+    ) -> object:  # fmt: skip
         self.counters.failed += 1
         position = inbox.fail(handled)
-        text = _described(error)
+        trace = None if isinstance(error, Outcome) else error
         log.warning("subscription %s on %s/%d failed behind id %d: %s", self._name, push.queue, push.partition,
-                    position, text, exc_info=error)  # fmt: skip
+                    position, _described(error), exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
-        return self._answer(Status.FAILED, position, text)
+        return self._answer(Status.FAILED, position, [failure])
+
+    def _failure(self, failed: ListenerFailed, error: BaseException) -> object:
+        kind, after_ms = self._idl.RAISED, None
+        if isinstance(error, Retry):
+            kind, after_ms = self._idl.RETRY, error.after_ms
+        elif isinstance(error, Reject):
+            kind = self._idl.REJECTED
+        return self._idl.Failure(
+            id=failed.first, last=failed.last, kind=kind, afterMs=after_ms, error=_described(error)
+        )  # fmt: skip
 
     def _count(self, status: Status) -> None:
         if status is Status.STALE:
@@ -163,8 +180,8 @@ class ListenerService:
         else:
             self.counters.skipped += 1
 
-    def _answer(self, status: Status, position: int, error: str | None = None) -> object:
-        return self._reply(status=int(status), position=position, error=error)
+    def _answer(self, status: Status, position: int, failures: list[object] | None = None) -> object:
+        return self._idl.PushReply(status=int(status), position=position, failures=failures)
 
 
 def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:

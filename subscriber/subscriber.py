@@ -12,10 +12,11 @@ from typing import Self
 import trio
 
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration, Partitions
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import Start
+from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -37,9 +38,9 @@ class Subscriber(Declaration):
         subscriber.run()
 
     Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
-    run in its own trio loop. Delivery is at least once: a message whose listener raised, and what was not acknowledged
-    before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may be called from any
-    thread.
+    run in its own trio loop. Delivery is at least once: a message whose listener raised or returned Retry, and what was
+    not acknowledged before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may
+    be called from any thread.
     """
 
     _thread: threading.Thread | None = None
@@ -50,16 +51,19 @@ class Subscriber(Declaration):
     def subscribe(
         self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
         start: Start | Mapping[int, Start] = "latest", *,
-        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+        retry: RetryPolicy | None = None, listener: Callable[..., object] | None = None,
+        batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
         `start` says where a *new* subscription begins (see subscriber.request): "latest", "earliest", a message id or a
         time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and
-        topics given now. It is registered, and "latest" looked up, by `start`; on a running subscriber at once, which
-        needs `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
+        topics given now. `retry` says what becomes of messages that are not handled; None leaves that as it is. The
+        subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
         """
-        subscription = self._declare(queue, partitions, topics, start, {"message": listener, "batch": batch_listener})
+        request = check_request(queue, partitions, topics, start, retry)
+        subscription = self._declare(request, listener, batch_listener)
         self.subscriptions[queue] = subscription
         runtime = self._runtime
         if runtime is not None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import trio
 from trio.testing import MockClock
 
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
+from delivery.config import HostConfig
+from delivery.dispatch.retry import Kind
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError
+from delivery.metastore.managers.records import Attempts
+from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from delivery.storage.base import Chunk
+
+STREAM = Stream("orders", "mail", 0, epoch=3)
+QUICK = RetryPolicy(first_seconds=1, jitter=0)
+SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
 
 
 def batch_at(base: int, *topics: str) -> bytes:
@@ -82,10 +92,20 @@ class ScriptedPartition:
         return Chunk(b"".join(data for _, data in found), tuple(header for header, _ in found))
 
 
+class Refusal(msgspec.Struct):
+    """A Failure of the IDL."""
+
+    id: int
+    last: int
+    kind: int = Kind.RAISED
+    afterMs: int | None = None  # noqa: N815
+    error: str | None = "ValueError: no"
+
+
 class Reply(msgspec.Struct):
     status: int
     position: int
-    error: str | None = None
+    failures: list[Refusal] | None = None
 
 
 class ScriptedListener:
@@ -148,6 +168,25 @@ def ok(messages: list[Message]) -> Reply:
     return Reply(STATUS_OK, messages[-1].number)
 
 
+def failed_at(number: int, **more: Any) -> Reply:
+    """A listener that handled all that it was given up to a message, and not that."""
+    return Reply(STATUS_FAILED, number - 1, [Refusal(number, number, **more)])
+
+
+class NotedLedger:
+    """Keeps what a worker notes."""
+
+    def __init__(self, moved: Callable[[int], object] = lambda _: None) -> None:
+        self.failing: list[Attempts | None] = []
+        self._moved = moved
+
+    def note(self, position: int) -> None:
+        self._moved(position)
+
+    def note_failing(self, failing: Attempts | None) -> None:
+        self.failing.append(failing)
+
+
 class NoCounters:
     def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None: ...
     def acknowledged(self, queue: str, subscription: str, messages: int) -> None: ...
@@ -157,3 +196,29 @@ class NoCounters:
 def simulated(story: Callable[[], Awaitable[None]]) -> None:
     """Run a story on a clock that jumps over every pause."""
     trio.run(story, clock=MockClock(autojump_threshold=0))
+
+
+async def deliver(
+    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: frozenset[str] = frozenset(),
+    position: int = 0,
+) -> list[int]:  # fmt: skip
+    """Run a worker until its position is `until`; returns every position it reported."""
+    positions: list[int] = []
+    done = trio.Event()
+
+    def moved(position: int) -> None:
+        positions.append(position)
+        if position >= until:
+            done.set()
+
+    worker = SubscriptionWorker(
+        STREAM, partition, begin=Begin(position, 1, QUICK), topics=topics, config=SMALL, counters=NoCounters(),
+        ledger=NotedLedger(moved),
+    )  # fmt: skip
+    with trio.fail_after(600):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.serve)
+            nursery.start_soon(worker.run, listener)
+            await done.wait()
+            nursery.cancel_scope.cancel()
+    return positions

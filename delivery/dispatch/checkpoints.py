@@ -24,7 +24,7 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import Attempts, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
@@ -49,7 +49,7 @@ class States(Protocol):
 class Progress:
     """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
 
-    __slots__ = ("_doubtful", "_due", "_moved", "_position", "_state", "_version", "key", "over")
+    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_position", "_state", "_version", "key", "over")
 
     def __init__(
         self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
@@ -58,7 +58,7 @@ class Progress:
         self.key = key
         self.over = False
         self._state, self._version = taken.value, taken.version
-        self._position = taken.value.position
+        self._position, self._failing = taken.value.position, taken.value.failing
         self._doubtful: SubscriptionState | None = None
         self._due, self._moved = due, moved
 
@@ -68,10 +68,16 @@ class Progress:
             self._position = position
             self._due(self)
 
+    def note_failing(self, failing: Attempts | None) -> None:
+        """The first message behind the position failed; None: no longer."""
+        if not self.over and failing != self._failing:
+            self._failing = failing
+            self._due(self)
+
     @property
     def has_news(self) -> bool:
         """Whether there is something to save still."""
-        return not self.over and (self._doubtful is not None or self._position != self._state.position)
+        return not self.over and (self._doubtful is not None or self._newest() != self._state)
 
     @property
     def in_doubt(self) -> bool:
@@ -80,10 +86,12 @@ class Progress:
 
     def save(self) -> SaveState:
         """What to save next."""
-        newest = msgspec.structs.replace(self._state, position=self._position)
-        self._doubtful = self._doubtful or newest  # until there is an answer
+        self._doubtful = self._doubtful or self._newest()  # until there is an answer
         key = self.key
         return SaveState(key.queue, key.subscription, key.partition, self._doubtful, self._version)
+
+    def _newest(self) -> SubscriptionState:
+        return msgspec.structs.replace(self._state, position=self._position, failing=self._failing)
 
     def saved(self, save: SaveState, version: Version) -> None:
         """It was."""

@@ -19,7 +19,7 @@ from delivery.dispatch.plan import Attached
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.sender import Counters, Stream
 from delivery.dispatch.taking import StateTaker
-from delivery.dispatch.worker import SubscriptionWorker
+from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.metastore.managers.states import Taken, TakeState
 
@@ -149,8 +149,8 @@ class Delivery:
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch), owned.source(),
-            position=self._position(key, taken, owned.watermark), first_run=_first_run(), topics=self._topics,
-            config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
+            begin=self._begin(key, taken, owned.watermark), topics=self._topics, config=self._tools.config,
+            counters=self._tools.counters, ledger=progress,
         )  # fmt: skip
         if self._draining:
             return False
@@ -176,6 +176,10 @@ class Delivery:
         """Take the state over, so that no former owner moves it any more."""
         await self._tools.keeper.settle(key)
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
+
+    def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
+        policy = self.attached.subscription.retry
+        return Begin(self._position(key, taken, watermark), _first_run(), policy, taken.value.failing)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

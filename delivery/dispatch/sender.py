@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.retry import Failed, Failure, checked
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 
@@ -28,7 +29,8 @@ class Ending(enum.Enum):
     """Why a run ended."""
 
     BROKEN = "the connection broke"
-    FAILED = "a listener failed, or refused a push"
+    FAILED = "a message was not handled"
+    FRUITLESS = "a push came to nothing, though the connection stands"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -46,7 +48,7 @@ class Answer(Protocol):
 
     status: int
     position: int
-    error: str | None
+    failures: Sequence[Failure] | None
 
 
 class Target(Protocol):
@@ -99,6 +101,8 @@ class MessageSender:
     def __init__(self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]) -> None:
         self._stream, self._window, self._counters = stream, window, counters
         self._on_position = on_position
+        self.failed: Failed | None = None
+        """What ended the last run, when that was a failure."""
         self._changed = trio.lowlevel.ParkingLot()
         self._current: _Run | None = None
 
@@ -149,7 +153,7 @@ class MessageSender:
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
-            self._finish_run(Ending.FAILED if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+            self._finish_run(Ending.FRUITLESS if answer.status == STATUS_SKIPPED else Ending.REFUSED)
 
     def _refused(self, error: HootError) -> None:
         """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
@@ -159,7 +163,7 @@ class MessageSender:
         stream = self._stream
         log.warning("%s/%s: subscription %s: a push came to nothing: %s", stream.queue, stream.partition,
                     stream.subscription, error)  # fmt: skip
-        self._finish_run(Ending.FAILED)
+        self._finish_run(Ending.FRUITLESS)
 
     def _finish(self, sent: Sent) -> None:
         if self._window.finish(sent):
@@ -169,14 +173,17 @@ class MessageSender:
     def _failed(self, sent: Sent, answer: Answer) -> None:
         stream = self._stream
         self._counters.failed(stream.queue, stream.subscription)
-        log.warning("%s/%s: subscription %s failed behind id %d: %s", stream.queue, stream.partition,
-                    stream.subscription, answer.position, (answer.error or "")[:300])  # fmt: skip
         try:
             if self._window.fail(sent, answer.position):
                 self._on_position(self._window.position)
+            self.failed = _failed_in(answer, sent)
         except ProtocolError as error:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
-        self._finish_run(Ending.FAILED)
+            self._finish_run(Ending.FRUITLESS)
+        else:
+            log.warning("%s/%s: subscription %s failed at id %d: %s", stream.queue, stream.partition,
+                        stream.subscription, self.failed.id, self.failed.error)  # fmt: skip
+            self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:
         self._window.rewind()
@@ -184,3 +191,10 @@ class MessageSender:
         if ended is not None:
             ended.end(ending)
         self._changed.unpark_all()
+
+
+def _failed_in(answer: Answer, sent: Sent) -> Failed:
+    """What failed, by a reply that says that something did. Raises ProtocolError."""
+    if not answer.failures:
+        raise ProtocolError(f"a listener failed behind {answer.position} and does not say at what")
+    return checked(answer.failures[0], answer.position, sent.last_id)

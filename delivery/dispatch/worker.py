@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set as AbstractSet
+import random
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
+import msgspec
 import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
+from delivery.dispatch.retry import FirstInLine
 from delivery.dispatch.scanner import MessageScanner, Source
 from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
 from delivery.dispatch.window import Window
+from delivery.metastore.managers.records import Attempts
+from delivery.metastore.policy import RetryPolicy
 
 
 class Link(Protocol):
@@ -19,6 +24,27 @@ class Link(Protocol):
 
     async def target(self) -> Target:
         """The connection, once there is one."""
+
+
+class Ledger(Protocol):
+    """Where progress is written down (checkpoints.Progress)."""
+
+    def note(self, position: int) -> None:
+        """Everything up to there was acknowledged."""
+
+    def note_failing(self, failing: Attempts | None) -> None:
+        """What was tried with the first message behind the position."""
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """From where a worker goes on, and how."""
+
+    position: int
+    first_run: int
+    """See Window."""
+    policy: RetryPolicy = RetryPolicy()
+    failing: Attempts | None = None
+    """What an earlier worker knew of the first message behind `position`."""
 
 
 class SubscriptionWorker:
@@ -30,15 +56,18 @@ class SubscriptionWorker:
     """
 
     def __init__(
-        self, stream: Stream, source: Source, *, position: int, first_run: int, topics: AbstractSet[str],
-        config: HostConfig, counters: Counters, on_position: Callable[[int], None],
+        self, stream: Stream, source: Source, *, begin: Begin, topics: AbstractSet[str], config: HostConfig,
+        counters: Counters, ledger: Ledger,
     ) -> None:  # fmt: skip
         self.stream = stream
+        self._ledger = ledger
+        self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
-        self._window = Window(position, config.window_messages, config.window_bytes, first_run)
+        self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
         self._scanner = MessageScanner(source, topics, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, on_position)
+        self._sender = MessageSender(stream, self._window, counters, ledger.note)
         self._scanning = trio.CancelScope()
+        self._pausing = trio.CancelScope()
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -61,13 +90,29 @@ class SubscriptionWorker:
             ending = await self._one_run(await link.target())
             if ending is Ending.REFUSED:
                 return
-            if ending is Ending.FAILED:
-                await trio.sleep(self._config.retry_delay_seconds)
+            if ending is Ending.FRUITLESS:
+                await self._pause(self._first.refused())
+            elif ending is Ending.FAILED:
+                await self._after_failure()
 
     def drain(self) -> None:
         """Scan no further; `run` returns when what is out has been answered."""
         self._draining = True
         self._scanning.cancel()
+        self._pausing.cancel()
+
+    async def _after_failure(self) -> None:
+        failed = self._sender.failed
+        assert failed is not None
+        pause = self._first.failed(failed)
+        self._ledger.note_failing(self._first.attempts)
+        await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the worker is to end."""
+        with trio.CancelScope() as self._pausing:
+            if not self._draining:
+                await trio.sleep(seconds)
 
     async def _one_run(self, target: Target) -> Ending:
         config, sender = self._config, self._sender

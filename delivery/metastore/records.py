@@ -24,6 +24,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
+from delivery.metastore.policy import RetryPolicy
 from delivery.model import QueueSettings, lay_out
 
 ROOT: Final = "/hoot"
@@ -77,6 +78,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     all_partitions: bool
     topics: tuple[str, ...]
     """Empty for all."""
+    retry: RetryPolicy = RetryPolicy()
+    """What becomes of a message that was not handled."""
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):

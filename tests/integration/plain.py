@@ -21,6 +21,7 @@ from thrift.Thrift import TType
 
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -29,6 +30,7 @@ from tests.integration.embedded import client as zookeeper_session
 from tests.integration.engine import engine
 
 OK, FAILED = 0, 1
+RETRY_SECONDS = 0.3
 NUMBERS = itertools.count()
 
 
@@ -164,6 +166,7 @@ def create_subscription(site: Foreign, queue: str, name: str, *topics: str) -> N
         subscription = SubscriptionRecord(
             name=name, queue=queue, generation=record.generation, created_ms=int(time.time() * 1000),
             starts=dict.fromkeys(range(record.settings.partitions), 0), all_partitions=True, topics=topics,
+            retry=RetryPolicy(first_seconds=RETRY_SECONDS, factor=1, jitter=0),
         )  # fmt: skip
         catalog.put_subscription(subscription, create=True)
 

@@ -12,7 +12,7 @@ import threading
 
 import msgspec
 
-from subscriber import Message, Subscriber
+from subscriber import Message, RetryPolicy, Subscriber
 
 PARTITION_SHIFT = 56
 """Ids of this century stay below 2**56."""
@@ -37,6 +37,7 @@ class Orders(msgspec.Struct):
     """Never return from the callback of this message; 0 for never."""
     fail_every: int = 0
     """Raise at each of these, once per message; 0 for never."""
+    retry: RetryPolicy | None = None
     pause_seconds: float = 0.0
     """In each callback."""
 
@@ -67,7 +68,11 @@ def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
     subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
     subscription = subscriber.subscribe(
-        orders.queue, start=orders.start, topics=orders.topics or None, partitions=orders.partitions
+        orders.queue,
+        start=orders.start,
+        topics=orders.topics or None,
+        partitions=orders.partitions,
+        retry=orders.retry,
     )
     subscription.listener(Recorder(orders))
     subscriber.start()

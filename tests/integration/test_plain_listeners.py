@@ -13,6 +13,7 @@ from tests.integration.apache import SECONDS, Client
 from tests.integration.embedded import eventually
 from tests.integration.plain import (
     FAILED,
+    RETRY_SECONDS,
     Foreign,
     Received,
     attached,
@@ -26,12 +27,10 @@ from tests.integration.plain import (
 
 pytestmark = pytest.mark.integration
 
-RETRY_SECONDS = 0.3
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("plain"), "--set", f"retry_delay_seconds={RETRY_SECONDS}") as found:
+    with foreign(tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 

@@ -37,7 +37,7 @@ from tests.simulation.zookeeper import ZooKeeperServer
 SESSION_SECONDS: Final = 2.0
 CONFIG: Final = HostConfig(
     session_timeout_seconds=SESSION_SECONDS, reconcile_seconds=4.0, reopen_seconds=0.3, window_messages=16,
-    buffer_messages=6, push_bytes=400, retry_delay_seconds=0.2, hello_seconds=1.0, reconnect_delay_seconds=0.05,
+    buffer_messages=6, push_bytes=400, hello_seconds=1.0, reconnect_delay_seconds=0.05,
     reconnect_delay_max_seconds=0.5, checkpoint_batch=8, grace_seconds=1.0, rebalance_seconds=3.0,
 )  # fmt: skip
 TAIL_BYTES: Final = 1500

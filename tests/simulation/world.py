@@ -13,6 +13,7 @@ import trio
 
 from delivery.client.hosts import Owners
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.model import QueueSettings
@@ -28,6 +29,7 @@ from tests.simulation.zookeeper import ZooKeeperServer
 from tests.znodes import FakeZNodes
 
 GENERATION: Final = "g1"
+RETRY: Final = RetryPolicy(first_seconds=0.2)
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -44,7 +46,7 @@ class World:
         self.subscriptions = [
             SubscriptionRecord(
                 name=name, queue=QUEUE, generation=GENERATION, created_ms=1,
-                starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics,
+                starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics, retry=RETRY,
             )
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip

@@ -9,6 +9,7 @@ import msgspec
 
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.ids import ID_MAX
+from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
@@ -50,6 +51,16 @@ class PersistenceInfo(msgspec.Struct, frozen=True):
     ranges: tuple[SealedRange, ...]
 
 
+class Attempts(msgspec.Struct, frozen=True):
+    """What was tried with the first message behind an id. It counts while the position is that id."""
+
+    after: int
+    failures: int = 0
+    """How often a listener did not handle it."""
+    first_error: str = ""
+    last_error: str = ""
+
+
 class SubscriptionState(msgspec.Struct, frozen=True):
     """How far a subscription has come in a partition."""
 
@@ -61,6 +72,8 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """Of the queue that the subscription is on."""
     created_ms: int
     """Of the subscription. One of an earlier subscription of this name does not count."""
+    failing: Attempts | None = None
+    """What everything behind the position waits for; None when nothing failed since the owner began."""
 
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
@@ -105,6 +118,8 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         check_name("subscription", record.name)
     except InvalidRequest as error:
         return error.message
+    if wrong := wrong_in(record.retry):
+        return wrong
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 

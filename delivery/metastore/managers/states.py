@@ -189,8 +189,9 @@ def _next_state(take: TakeState, found: Taken | CorruptRecord | None) -> Subscri
     if found is not None and found.value.generation == wanted.generation and found.value.epoch > take.epoch:
         return _fenced(wanted.queue, take.partition)
     goes_on = found is not None and found.value.is_of(wanted)
-    position = found.value.position if found is not None and goes_on else wanted.starts[take.partition]
-    return SubscriptionState(position, take.epoch, wanted.generation, wanted.created_ms)
+    if found is not None and goes_on:
+        return msgspec.structs.replace(found.value, epoch=take.epoch)
+    return SubscriptionState(wanted.starts[take.partition], take.epoch, wanted.generation, wanted.created_ms)
 
 
 def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Version | HootError:

@@ -1,0 +1,99 @@
+"""What follows when a message was not handled: how long to wait, and what is counted. Plain decisions.
+
+This is the policy for the first message of a partition that waits for it (`order="partition"`): a failure ends the run,
+everything behind the message waits, and the next run begins with it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from delivery.errors import ProtocolError
+from delivery.metastore.managers.records import Attempts
+from delivery.metastore.policy import RetryPolicy
+
+ERROR_TEXT_MAX: Final = 200
+"""Of an error in a state: enough to know it again, and little in ZooKeeper."""
+_GROWING: Final = 64
+"""Pauses grow no further; the longest was reached long before, or the factor is next to one."""
+
+Draw = Callable[[float, float], float]
+"""A number between two, as random.uniform."""
+
+
+class Kind(enum.IntEnum):
+    """Why a message was not handled (idl/subscriber.thrift)."""
+
+    RAISED = 0
+    RETRY = 1
+    REJECTED = 2
+    UNREADABLE = 3
+
+
+class Failure(Protocol):
+    """A Failure of idl/subscriber.thrift."""
+
+    id: int
+    last: int
+    kind: int
+    afterMs: int | None  # noqa: N815 - the IDL's
+    error: str | None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A Failure that was looked at: `id` to `last` were not handled, everything before them was."""
+
+    id: int
+    last: int
+    kind: Kind
+    after_ms: int | None = None
+    error: str = ""
+
+
+def checked(failure: Failure, handled: int, last_id: int) -> Failed:
+    """A failure behind `handled` in a push up to `last_id`. Raises ProtocolError for what cannot be."""
+    error = (failure.error or "")[:ERROR_TEXT_MAX]
+    try:
+        failed = Failed(failure.id, failure.last, Kind(failure.kind), failure.afterMs, error)
+        if handled < failed.id <= failed.last <= last_id and (failed.after_ms or 0) >= 0:
+            return failed
+    except (TypeError, ValueError):  # fields that were not sent, or a kind of a later version
+        pass
+    raise ProtocolError(f"a listener says that {failure} of a push up to {last_id} failed behind {handled}")
+
+
+def pause(policy: RetryPolicy, failures: int, draw: Draw) -> float:
+    """Seconds until the next attempt after so many failures, at least one."""
+    grown = policy.first_seconds * policy.factor ** min(failures - 1, _GROWING)
+    return min(grown, policy.longest_seconds) * draw(1 - policy.jitter, 1 + policy.jitter)
+
+
+class FirstInLine:
+    """The attempts on the first message that is not handled, in the order of the partition."""
+
+    def __init__(self, policy: RetryPolicy, attempts: Attempts | None, draw: Draw) -> None:
+        """`attempts` are those that an earlier worker knew of."""
+        self._policy, self._draw = policy, draw
+        self.attempts = attempts
+        self._refusals = 0
+
+    def failed(self, failed: Failed) -> float:
+        """It failed: the seconds to wait before it is delivered again."""
+        after = failed.id - 1
+        known = self.attempts
+        if known is None or known.after != after:
+            known = Attempts(after, first_error=failed.error)
+        self.attempts = known = msgspec.structs.replace(known, failures=known.failures + 1, last_error=failed.error)
+        self._refusals = 0
+        if failed.kind is Kind.RETRY and failed.after_ms is not None:
+            return failed.after_ms / 1000
+        return pause(self._policy, known.failures, self._draw)
+
+    def refused(self) -> float:
+        """A push came to nothing, though its connection stands: the seconds to wait. No message has failed."""
+        self._refusals += 1
+        return pause(self._policy, self._refusals, self._draw)

@@ -1,0 +1,60 @@
+"""What becomes of a message that its listener did not handle: the options of a subscription, and their limits.
+
+A *failure* is a listener that raised or asked for the message again; a *crash* is a connection that broke while the
+message was out. They are counted apart: one says something about the message, the other may be anybody's fault.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from delivery.errors import InvalidRequest
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Kept with the subscription, until a subscriber attaches with another one. Times are in seconds."""
+
+    first_seconds: float = 10.0
+    """The pause after a message's first failure (Hedwig's)."""
+    factor: float = 2.0
+    """Each further failure of the same message makes the pause so many times longer."""
+    longest_seconds: float = 600.0
+    """No pause is longer."""
+    jitter: float = 0.2
+    """Each pause is drawn from this part below to this part above: many that failed together do not come together."""
+
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "first_seconds": (0.001, 86_400),
+    "factor": (1, 100),
+    "longest_seconds": (0.001, 7 * 86_400),
+    "jitter": (0, 1),
+}
+
+
+def check_policy(policy: object) -> RetryPolicy:
+    """`policy` if all of it can be used. Raises InvalidRequest naming all that cannot."""
+    if not isinstance(policy, RetryPolicy):
+        raise InvalidRequest(f"retry must be a RetryPolicy, not {str(policy)[:60]}")
+    wrong = wrong_in(policy)
+    if wrong:
+        raise InvalidRequest(wrong)
+    return policy
+
+
+def wrong_in(policy: RetryPolicy) -> str:
+    """What of a policy cannot be used, empty when all can."""
+    wrong = [
+        f"{name} must be {low:g} to {high:g}, not {str(value)[:40]}"
+        for name, (low, high) in _RANGES.items()
+        if not _within(value := getattr(policy, name), low, high)
+    ]
+    if not wrong and policy.longest_seconds < policy.first_seconds:
+        wrong.append("longest_seconds must not be below first_seconds")
+    return "; ".join(wrong)
+
+
+def _within(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
