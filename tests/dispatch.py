@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,10 +11,11 @@ from trio.testing import MockClock
 
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
 from delivery.config import HostConfig
+from delivery.dispatch.deadletters import DeadLetter
 from delivery.dispatch.retry import Kind
 from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
-from delivery.errors import HootError
+from delivery.errors import HootError, StorageUnavailable
 from delivery.metastore.managers.records import Attempts
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
@@ -187,6 +188,21 @@ class NotedLedger:
         self.failing.append(failing)
 
 
+class KeptLetters:
+    """Keeps dead letters, and refuses them as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.kept: list[DeadLetter] = []
+        self.refusals = 0
+
+    async def store(self, letters: Sequence[DeadLetter]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.refusals:
+            self.refusals -= 1
+            raise StorageUnavailable("the disk is full")
+        self.kept += letters
+
+
 class NoCounters:
     def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None: ...
     def acknowledged(self, queue: str, subscription: str, messages: int) -> None: ...
@@ -200,7 +216,7 @@ def simulated(story: Callable[[], Awaitable[None]]) -> None:
 
 async def deliver(
     partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: frozenset[str] = frozenset(),
-    position: int = 0,
+    position: int = 0, policy: RetryPolicy = QUICK, letters: KeptLetters | None = None,
 ) -> list[int]:  # fmt: skip
     """Run a worker until its position is `until`; returns every position it reported."""
     positions: list[int] = []
@@ -212,8 +228,8 @@ async def deliver(
             done.set()
 
     worker = SubscriptionWorker(
-        STREAM, partition, begin=Begin(position, 1, QUICK), topics=topics, config=SMALL, counters=NoCounters(),
-        ledger=NotedLedger(moved),
+        STREAM, partition, begin=Begin(position, 1, policy), topics=topics, config=SMALL, counters=NoCounters(),
+        ledger=NotedLedger(moved), letters=letters or KeptLetters(),
     )  # fmt: skip
     with trio.fail_after(600):
         async with trio.open_nursery() as nursery:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
 from delivery.client.client import Client, connect
+from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.publisher import Publisher
@@ -27,6 +28,7 @@ from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner,
 __all__ = [
     "Client",
     "CombinedPartitionScanner",
+    "DeadLetterQueue",
     "NewMessage",
     "OwnedBy",
     "PartitionBounds",
@@ -39,6 +41,7 @@ __all__ = [
     "QueueScanner",
     "Receipt",
     "Start",
+    "StoredLetter",
     "StoredPartition",
     "SubscribedPartition",
     "SubscriptionInfo",

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.deadletters import DeadLetterQueue
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
 from delivery.client.queue import Queue
-from delivery.errors import Closed
+from delivery.dispatch.deadletters import dead_letter_queue
+from delivery.errors import Closed, UnknownQueue
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -127,6 +129,14 @@ class Client:
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._open().delete_subscription(queue, name)
+
+    def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
+        """The messages that a subscription gave up, also after it was deleted. Raises UnknownQueue."""
+        found = self.queue(queue)
+        try:
+            return DeadLetterQueue(found, self.queue(dead_letter_queue(queue, subscription)))
+        except UnknownQueue:
+            return DeadLetterQueue(found, None)
 
     def _open(self) -> Admin:
         if self._closed:

@@ -14,6 +14,7 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.scanner import Source
@@ -78,6 +79,7 @@ class Tools(msgspec.Struct, frozen=True):
     taker: StateTaker
     counters: Counters
     config: HostConfig
+    letters: DeadLetters
 
 
 class Delivery:
@@ -150,7 +152,7 @@ class Delivery:
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch), owned.source(),
             begin=self._begin(key, taken, owned.watermark), topics=self._topics, config=self._tools.config,
-            counters=self._tools.counters, ledger=progress,
+            counters=self._tools.counters, ledger=progress, letters=self._tools.letters,
         )  # fmt: skip
         if self._draining:
             return False

@@ -72,6 +72,23 @@ def pause(policy: RetryPolicy, failures: int, draw: Draw) -> float:
     return min(grown, policy.longest_seconds) * draw(1 - policy.jitter, 1 + policy.jitter)
 
 
+class Again(msgspec.Struct, frozen=True):
+    """Deliver from the position again."""
+
+    seconds: float = 0.0
+    """So long from now."""
+    singly_until: int = 0
+    """Up to this id one message at a time: several failed together, and it has to be known which one is at fault."""
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Put the message aside, then go on behind it."""
+
+    id: int
+    reason: str
+    attempts: Attempts
+
+
 class FirstInLine:
     """The attempts on the first message that is not handled, in the order of the partition."""
 
@@ -81,17 +98,31 @@ class FirstInLine:
         self.attempts = attempts
         self._refusals = 0
 
-    def failed(self, failed: Failed) -> float:
-        """It failed: the seconds to wait before it is delivered again."""
+    def failed(self, failed: Failed) -> Again | GiveUp:
+        """It failed: what to do next."""
         after = failed.id - 1
         known = self.attempts
         if known is None or known.after != after:
             known = Attempts(after, first_error=failed.error)
         self.attempts = known = msgspec.structs.replace(known, failures=known.failures + 1, last_error=failed.error)
         self._refusals = 0
+        reason = self._reason_to_give_up(failed, known)
+        if reason and failed.last > failed.id:
+            return Again(singly_until=failed.last)
+        if reason:
+            return GiveUp(failed.id, reason, known)
         if failed.kind is Kind.RETRY and failed.after_ms is not None:
-            return failed.after_ms / 1000
-        return pause(self._policy, known.failures, self._draw)
+            return Again(failed.after_ms / 1000)
+        return Again(pause(self._policy, known.failures, self._draw))
+
+    def _reason_to_give_up(self, failed: Failed, known: Attempts) -> str:
+        if failed.kind is Kind.UNREADABLE:
+            return ""  # nobody has seen the message
+        if failed.kind is Kind.REJECTED:
+            return "rejected"
+        if 0 < self._policy.deliveries_max <= known.failures:
+            return f"failed {known.failures} times"
+        return ""
 
     def refused(self) -> float:
         """A push came to nothing, though its connection stands: the seconds to wait. No message has failed."""

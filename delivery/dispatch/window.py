@@ -30,7 +30,7 @@ class Sent(msgspec.Struct, gc=False):
 class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sent", "position", "run")
+    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sent", "position", "run", "singly_until")
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
         """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
@@ -42,6 +42,8 @@ class Window:
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
         self._sent: deque[Sent] = deque()
+        self.singly_until = 0
+        """Up to this id one push at a time is out."""
 
     def __repr__(self) -> str:
         return f"<Window run {self.run}, position {self.position}, {self._messages} messages unacknowledged>"
@@ -60,6 +62,8 @@ class Window:
         """Whether a push of that many messages and bytes may go out now. One push always may."""
         if not self._sent:
             return True
+        if self.position < self.singly_until:
+            return False
         return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
 
     def admit(self, last_id: int, messages: int, size: int) -> Sent:
@@ -99,6 +103,11 @@ class Window:
             return False
         self.position = handled
         return True
+
+    def pass_over(self, last_id: int) -> None:
+        """Go on behind `last_id`, which was given up; nothing must be out."""
+        assert not self._sent, "what is out may still be acknowledged"
+        self.position = max(self.position, last_id)
 
     def rewind(self) -> None:
         """Forget what is out and begin a new run behind the position."""

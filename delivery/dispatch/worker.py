@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -11,9 +12,12 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
-from delivery.dispatch.retry import FirstInLine
+from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import MessageScanner, Source
 from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
+from delivery.dispatch.singly import singles
 from delivery.dispatch.window import Window
 from delivery.metastore.managers.records import Attempts
 from delivery.metastore.policy import RetryPolicy
@@ -57,10 +61,11 @@ class SubscriptionWorker:
 
     def __init__(
         self, stream: Stream, source: Source, *, begin: Begin, topics: AbstractSet[str], config: HostConfig,
-        counters: Counters, ledger: Ledger,
+        counters: Counters, ledger: Ledger, letters: DeadLetters,
     ) -> None:  # fmt: skip
         self.stream = stream
         self._ledger = ledger
+        self._morgue = Morgue(stream, source, letters if begin.policy.dead_letters else None, config)
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
@@ -104,9 +109,21 @@ class SubscriptionWorker:
     async def _after_failure(self) -> None:
         failed = self._sender.failed
         assert failed is not None
-        pause = self._first.failed(failed)
+        decision = self._first.failed(failed)
         self._ledger.note_failing(self._first.attempts)
-        await self._pause(pause)
+        if isinstance(decision, GiveUp):
+            with trio.CancelScope() as self._pausing:
+                if not self._draining:
+                    await self._give_up(decision)
+            return
+        self._window.singly_until = max(self._window.singly_until, decision.singly_until)
+        await self._pause(decision.seconds)
+
+    async def _give_up(self, given_up: GiveUp) -> None:
+        """Put a message aside, and go on behind it."""
+        await self._morgue.take(given_up)
+        self._window.pass_over(given_up.id)
+        self._ledger.note(self._window.position)
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless the worker is to end."""
@@ -116,7 +133,9 @@ class SubscriptionWorker:
 
     async def _one_run(self, target: Target) -> Ending:
         config, sender = self._config, self._sender
-        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump)
+        position, until = self._window.position, self._window.singly_until
+        cut = partial(singles, after=position, until=until) if position < until else None
+        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
 

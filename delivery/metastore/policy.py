@@ -24,6 +24,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """No pause is longer."""
     jitter: float = 0.2
     """Each pause is drawn from this part below to this part above: many that failed together do not come together."""
+    deliveries_max: int = 0
+    """A message that failed so often is given up. 0 for never: everything behind it waits until it is handled."""
+    dead_letters: bool = True
+    """What is given up goes to the queue of dead letters; without them it is dropped, with a line in the host's log."""
 
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {
@@ -31,7 +35,10 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "factor": (1, 100),
     "longest_seconds": (0.001, 7 * 86_400),
     "jitter": (0, 1),
+    "deliveries_max": (0, 1_000_000),
 }
+_WHOLE: Final = ("deliveries_max",)
+_SWITCHES: Final = ("dead_letters",)
 
 
 def check_policy(policy: object) -> RetryPolicy:
@@ -51,6 +58,8 @@ def wrong_in(policy: RetryPolicy) -> str:
         for name, (low, high) in _RANGES.items()
         if not _within(value := getattr(policy, name), low, high)
     ]
+    wrong += [f"{name} must be a whole number" for name in _WHOLE if not isinstance(getattr(policy, name), int)]
+    wrong += [f"{name} must be True or False" for name in _SWITCHES if not isinstance(getattr(policy, name), bool)]
     if not wrong and policy.longest_seconds < policy.first_seconds:
         wrong.append("longest_seconds must not be below first_seconds")
     return "; ".join(wrong)

@@ -16,6 +16,7 @@ from delivery.model import Message
 from tests.dispatch import (
     SMALL,
     STREAM,
+    KeptLetters,
     NoCounters,
     NotedLedger,
     Reply,
@@ -65,7 +66,7 @@ def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch(in_memory: b
         listener = ScriptedListener(take)
         worker = SubscriptionWorker(
             STREAM, partition, begin=Begin(0, 1), topics=topics, config=SMALL, counters=NoCounters(),
-            ledger=NotedLedger(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -107,7 +108,7 @@ def test_a_listener_that_never_answers_holds_a_bounded_window_and_the_position_s
         listener = ScriptedListener(hang)
         worker = SubscriptionWorker(
             STREAM, partition, begin=Begin(0, 1), topics=frozenset(), config=SMALL, counters=NoCounters(),
-            ledger=NotedLedger(lambda position: pytest.fail("nothing was acknowledged")),
+            ledger=NotedLedger(lambda position: pytest.fail("nothing was acknowledged")), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -131,7 +132,7 @@ def test_a_partition_that_is_lost_ends_the_worker_with_its_error() -> None:
         listener = ScriptedListener(take)
         worker = SubscriptionWorker(
             STREAM, partition, begin=Begin(0, 1), topics=frozenset(), config=SMALL, counters=NoCounters(),
-            ledger=NotedLedger(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -152,7 +153,7 @@ def test_a_listener_that_refuses_ends_the_worker() -> None:
         listener = ScriptedListener(refuse)
         worker = SubscriptionWorker(
             STREAM, partition, begin=Begin(0, 1), topics=frozenset(), config=SMALL, counters=NoCounters(),
-            ledger=NotedLedger(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -175,7 +176,7 @@ def test_drain_waits_for_the_answers_to_what_is_out_and_then_ends() -> None:
         listener = ScriptedListener(slow)
         worker = SubscriptionWorker(
             STREAM, partition, begin=Begin(0, 1), topics=frozenset(), config=SMALL, counters=NoCounters(),
-            ledger=NotedLedger(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
