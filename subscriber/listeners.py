@@ -36,14 +36,19 @@ class Abandoned(Exception):
 
 
 class ListenerFailed(Exception):
-    """A listener did not handle `first`, or a list from there to `last`, and `__cause__` is why.
+    """A listener did not handle `message`, or a list from there to the id `last`, and `__cause__` is why.
 
-    Everything with an id below `first` was handled.
+    Everything before it was handled.
     """
 
-    def __init__(self, first: int, last: int) -> None:
-        super().__init__(first, last)
-        self.first, self.last = first, last
+    def __init__(self, message: Message, last: int) -> None:
+        super().__init__(message.number, last)
+        self.message, self.last = message, last
+
+    @property
+    def first(self) -> int:
+        """The id of the message."""
+        return self.message.number
 
     @property
     def handled(self) -> int:
@@ -90,7 +95,7 @@ class Calls:
     pass behind another one gets only what the one before handled.
     """
 
-    __slots__ = ("_passes", "whole")
+    __slots__ = ("_passes", "takes_lists", "whole")
 
     def __init__(self, listeners: Sequence[Registered], hop: Hop) -> None:
         self._passes: list[Pass] = []
@@ -101,6 +106,13 @@ class Calls:
                 self._passes += [partial(_batch, one.call, hop if one.is_async else None) for one in group]
         self.whole = len(self._passes) > 1 or any(one.is_async or one.form == "batch" for one in listeners)
         """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
+
+        self.takes_lists = any(one.form == "batch" for one in listeners)
+
+    def run_each(self, messages: Iterable[Message]) -> None:
+        """As `run`, for message listeners alone. An iterator that it fails at has been taken from up to there."""
+        assert not self.takes_lists
+        self._passes[0](messages)
 
     def run(self, messages: Iterable[Message]) -> None:
         """Call the listeners with messages, a list when `whole`.
@@ -156,7 +168,7 @@ def _each(call: Callable[[Message], object], messages: Iterable[Message]) -> Non
     except Abandoned:
         raise
     except BaseException as error:
-        raise ListenerFailed(message.number, message.number) from error
+        raise ListenerFailed(message, message.number) from error
 
 
 def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop) -> None:
@@ -175,12 +187,12 @@ def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop)
         raise
     except BaseException as error:
         assert at is not None, "the hop itself raises Abandoned alone"
-        raise ListenerFailed(at.number, at.number) from error
+        raise ListenerFailed(at, at.number) from error
 
 
 def _batch(call: Callable[[Any], Any], hop: Hop | None, messages: Iterable[Message]) -> None:
     batch = list(messages)  # its own, for the listener may keep or change it
-    first, last = batch[0].number, batch[-1].number
+    first, last = batch[0], batch[-1].number
     try:
         if hop is None:
             _judge(call(batch))

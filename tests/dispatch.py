@@ -13,10 +13,10 @@ from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
 from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter
 from delivery.dispatch.retry import Kind
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.dispatch.target import STATUS_FAILED, STATUS_OK, Answer, More, Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, StorageUnavailable
-from delivery.metastore.managers.records import Attempts
+from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from delivery.storage.base import Chunk
@@ -101,6 +101,7 @@ class Refusal(msgspec.Struct):
     kind: int = Kind.RAISED
     afterMs: int | None = None  # noqa: N815
     error: str | None = "ValueError: no"
+    key: bytes | None = None
 
 
 class Reply(msgspec.Struct):
@@ -139,8 +140,9 @@ class ScriptedListener:
         self._waiting.send_nowait(tell)
 
     def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
         messages = [
             message
             for at, header in headers_in(data)
@@ -179,6 +181,7 @@ class NotedLedger:
 
     def __init__(self, moved: Callable[[int], object] = lambda _: None) -> None:
         self.failing: list[Attempts | None] = []
+        self.parked: tuple[ParkedKey, ...] = ()
         self._moved = moved
 
     def note(self, position: int) -> None:
@@ -186,6 +189,9 @@ class NotedLedger:
 
     def note_failing(self, failing: Attempts | None) -> None:
         self.failing.append(failing)
+
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        self.parked = parked
 
 
 class KeptLetters:

@@ -24,7 +24,7 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
-from delivery.metastore.managers.records import Attempts, SubscriptionState
+from delivery.metastore.managers.records import Attempts, ParkedKey, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
@@ -49,7 +49,7 @@ class States(Protocol):
 class Progress:
     """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
 
-    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_position", "_state", "_version", "key", "over")
+    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over")
 
     def __init__(
         self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
@@ -58,7 +58,7 @@ class Progress:
         self.key = key
         self.over = False
         self._state, self._version = taken.value, taken.version
-        self._position, self._failing = taken.value.position, taken.value.failing
+        self._position, self._failing, self._parked = taken.value.position, taken.value.failing, taken.value.parked
         self._doubtful: SubscriptionState | None = None
         self._due, self._moved = due, moved
 
@@ -72,6 +72,12 @@ class Progress:
         """The first message behind the position failed; None: no longer."""
         if not self.over and failing != self._failing:
             self._failing = failing
+            self._due(self)
+
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        """What is parked changed; a position that moves with it is to be noted in the same turn of the loop."""
+        if not self.over:
+            self._parked = parked
             self._due(self)
 
     @property
@@ -91,7 +97,9 @@ class Progress:
         return SaveState(key.queue, key.subscription, key.partition, self._doubtful, self._version)
 
     def _newest(self) -> SubscriptionState:
-        return msgspec.structs.replace(self._state, position=self._position, failing=self._failing)
+        return msgspec.structs.replace(
+            self._state, position=self._position, failing=self._failing, parked=self._parked
+        )  # fmt: skip
 
     def saved(self, save: SaveState, version: Version) -> None:
         """It was."""

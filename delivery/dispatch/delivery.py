@@ -18,8 +18,9 @@ from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Counters, Stream
+from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
+from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.metastore.managers.states import Taken, TakeState
@@ -181,7 +182,8 @@ class Delivery:
 
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         policy = self.attached.subscription.retry
-        return Begin(self._position(key, taken, watermark), _first_run(), policy, taken.value.failing)
+        state = taken.value
+        return Begin(self._position(key, taken, watermark), _first_run(), policy, state.failing, state.parked)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -11,7 +11,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter, DeadLetters
 from delivery.dispatch.retry import GiveUp
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Stream
+from delivery.dispatch.target import Stream
 from delivery.errors import HootError
 from delivery.model import Message
 

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from delivery.batch import headers_in, open_batch
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.dispatch.target import STATUS_FAILED, STATUS_OK, Answer, More, Stream
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.model import Message
 from delivery.rpc.connection import Connection
@@ -63,8 +63,9 @@ class PlainTarget:
         tell()
 
     def push(
-        self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
+        self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
         """Send the messages above `after`, call after call, until all are handled or one call is not.
 
         Raises SubscriberUnreachable when the connection is broken. A listener that answers with Thrift's general
@@ -72,7 +73,8 @@ class PlainTarget:
         """
         if self._ended:
             raise SubscriberUnreachable(_ENDED)
-        self._pushes.append(_Push(stream, after, data, on_answer))
+        repeated = more is not None and more.again
+        self._pushes.append(_Push(stream, -1 if repeated else after, data, on_answer))
         self._pushed.unpark()
 
     async def run(self) -> None:

@@ -32,6 +32,7 @@ class Kind(enum.IntEnum):
     RETRY = 1
     REJECTED = 2
     UNREADABLE = 3
+    HELD = 4
 
 
 class Failure(Protocol):
@@ -42,6 +43,7 @@ class Failure(Protocol):
     kind: int
     afterMs: int | None  # noqa: N815 - the IDL's
     error: str | None
+    key: bytes | None
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -52,13 +54,14 @@ class Failed(msgspec.Struct, frozen=True):
     kind: Kind
     after_ms: int | None = None
     error: str = ""
+    key: bytes | None = None
 
 
 def checked(failure: Failure, handled: int, last_id: int) -> Failed:
     """A failure behind `handled` in a push up to `last_id`. Raises ProtocolError for what cannot be."""
     error = (failure.error or "")[:ERROR_TEXT_MAX]
     try:
-        failed = Failed(failure.id, failure.last, Kind(failure.kind), failure.afterMs, error)
+        failed = Failed(failure.id, failure.last, Kind(failure.kind), failure.afterMs, error, failure.key)
         if handled < failed.id <= failed.last <= last_id and (failed.after_ms or 0) >= 0:
             return failed
     except (TypeError, ValueError):  # fields that were not sent, or a kind of a later version

@@ -66,6 +66,10 @@ class Window:
             return False
         return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
 
+    def is_first(self, sent: Sent) -> bool:
+        """Whether nothing before this push is unanswered."""
+        return bool(self._sent) and self._sent[0] is sent
+
     def admit(self, last_id: int, messages: int, size: int) -> Sent:
         """Note a push that covers everything from the last one up to `last_id`."""
         after = self._sent[-1].last_id if self._sent else self.position
@@ -95,7 +99,7 @@ class Window:
         """
         if sent.run != self.run:
             return False
-        first = bool(self._sent) and self._sent[0] is sent
+        first = self.is_first(sent)
         self.rewind()
         if not sent.after <= handled < sent.last_id:
             raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.after}…{sent.last_id}")

@@ -14,12 +14,15 @@ from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.parking import Parking
+from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import MessageScanner, Source
-from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
+from delivery.dispatch.sender import Counters, Ending, MessageSender
 from delivery.dispatch.singly import singles
+from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
-from delivery.metastore.managers.records import Attempts
+from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 
 
@@ -39,6 +42,9 @@ class Ledger(Protocol):
     def note_failing(self, failing: Attempts | None) -> None:
         """What was tried with the first message behind the position."""
 
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        """What is parked of the messages up to the position."""
+
 
 class Begin(msgspec.Struct, frozen=True):
     """From where a worker goes on, and how."""
@@ -49,6 +55,8 @@ class Begin(msgspec.Struct, frozen=True):
     policy: RetryPolicy = RetryPolicy()
     failing: Attempts | None = None
     """What an earlier worker knew of the first message behind `position`."""
+    parked: tuple[ParkedKey, ...] = ()
+    """Of the messages up to `position`."""
 
 
 class SubscriptionWorker:
@@ -70,7 +78,10 @@ class SubscriptionWorker:
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
         self._scanner = MessageScanner(source, topics, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, ledger.note)
+        parking = Parking(begin.policy, begin.parked, random.uniform)
+        self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
+        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)
+        self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
         self._draining = False
@@ -145,7 +156,10 @@ class SubscriptionWorker:
 
             sender.begin(buffer, target, end)
             try:
-                await self._scan(buffer)
+                if self._by_key or self._retrier.parking:
+                    await self._scan_and_retry(buffer)
+                else:
+                    await self._scan(buffer)
             finally:
                 sender.stop()
                 self._window.rewind()  # also where it was the partition that ended the run
@@ -156,3 +170,22 @@ class SubscriptionWorker:
         with trio.CancelScope() as self._scanning:
             await self._scanner.run(buffer, self._window.position)
         await self._sender.drained()
+
+    async def _scan_and_retry(self, buffer: Buffer) -> None:
+        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._retrier.run, self._sender)
+                with trio.CancelScope() as self._scanning:
+                    await self._retrier.room(all_gone=not self._by_key)
+                    await self._scanner.run(buffer, self._window.position)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only_error(group) from None
+        await self._sender.drained()
+
+
+def _only_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

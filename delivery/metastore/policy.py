@@ -6,16 +6,21 @@ message was out. They are counted apart: one says something about the message, t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from delivery.errors import InvalidRequest
 
+Order = Literal["partition", "key"]
+ORDERS: Final[tuple[str, ...]] = get_args(Order)
+
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Kept with the subscription, until a subscriber attaches with another one. Times are in seconds."""
 
+    order: Order = "partition"
+    """What waits for a message that was not handled: all behind it in its partition, or only what has its key."""
     first_seconds: float = 10.0
     """The pause after a message's first failure (Hedwig's)."""
     factor: float = 2.0
@@ -58,6 +63,8 @@ def wrong_in(policy: RetryPolicy) -> str:
         for name, (low, high) in _RANGES.items()
         if not _within(value := getattr(policy, name), low, high)
     ]
+    if policy.order not in ORDERS:
+        wrong.append(f"order must be one of {', '.join(ORDERS)}, not {str(policy.order)[:40]!r}")
     wrong += [f"{name} must be a whole number" for name in _WHOLE if not isinstance(getattr(policy, name), int)]
     wrong += [f"{name} must be True or False" for name in _SWITCHES if not isinstance(getattr(policy, name), bool)]
     if not wrong and policy.longest_seconds < policy.first_seconds:

@@ -38,6 +38,8 @@ class Orders(msgspec.Struct):
     fail_every: int = 0
     """Raise at each of these, once per message; 0 for never."""
     retry: RetryPolicy | None = None
+    poison: int = 0
+    """The id of a message to raise at whenever it comes; 0 for none."""
     pause_seconds: float = 0.0
     """In each callback."""
 
@@ -55,6 +57,8 @@ class Recorder:
         if orders.fail_every and self.count % orders.fail_every == 0 and message.number not in self.failed:
             self.failed.add(message.number)
             raise ValueError("told to fail")
+        if message.number == orders.poison:
+            raise ValueError("poison")
         if orders.pause_seconds:
             NEVER.wait(orders.pause_seconds)
         os.write(self.file, (message.partition << PARTITION_SHIFT | message.number).to_bytes(8, "little"))

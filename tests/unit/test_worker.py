@@ -9,7 +9,7 @@ import trio
 
 from delivery.batch import open_batch
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.sender import STATUS_UNKNOWN
+from delivery.dispatch.target import STATUS_UNKNOWN
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner, SubscriberUnreachable
 from delivery.model import Message

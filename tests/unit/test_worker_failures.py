@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from delivery.dispatch.retry import Kind
-from delivery.dispatch.sender import STATUS_FAILED
+from delivery.dispatch.target import STATUS_FAILED
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, ProtocolError
 from delivery.metastore.managers.records import Attempts

@@ -61,11 +61,28 @@ class Attempts(msgspec.Struct, frozen=True):
     last_error: str = ""
 
 
+class ParkedKey(msgspec.Struct, frozen=True):
+    """Messages of a key that were not handled, or that wait for the first of them, which was not."""
+
+    key: bytes | None
+    """None for a message without a key, which nothing waits for."""
+    ids: tuple[int, ...]
+    """Rising; at least one."""
+    failures: int = 0
+    """Of the first of them; the rest speaks of it, too."""
+    due_ms: int = 0
+    """When it is to be delivered again."""
+    first_error: str = ""
+    last_error: str = ""
+    reason: str = ""
+    """Why it is to be given up, empty when it is not."""
+
+
 class SubscriptionState(msgspec.Struct, frozen=True):
     """How far a subscription has come in a partition."""
 
     position: int
-    """Everything up to this id was acknowledged."""
+    """Everything up to this id was acknowledged, given up, or is parked."""
     epoch: int
     """Of the owner that wrote it, or took it over."""
     generation: str
@@ -74,6 +91,8 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """Of the subscription. One of an earlier subscription of this name does not count."""
     failing: Attempts | None = None
     """What everything behind the position waits for; None when nothing failed since the owner began."""
+    parked: tuple[ParkedKey, ...] = ()
+    """What of the messages up to the position was neither handled nor given up."""
 
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
@@ -108,7 +127,8 @@ def check_persistence(info: PersistenceInfo) -> str | None:
 
 def check_state(state: SubscriptionState) -> str | None:
     """What is wrong with a state, None when nothing is."""
-    return None if 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX else str(state)
+    fine = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and all(one.ids for one in state.parked)
+    return None if fine else str(state)[:200]
 
 
 def check_preferences(record: SubscriptionRecord) -> str | None:
