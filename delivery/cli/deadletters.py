@@ -1,7 +1,8 @@
 """`hoot dlq …`: the messages that a subscription gave up.
 
-The JSON form of a dead letter is `{id, time, queue, subscription, partition, message, reason, failures, first_error,
-last_error, topic, key, body}`: `id` is its own among the dead letters, `message` the id that it had in its queue.
+The JSON form of a dead letter is `{id, time, queue, subscription, partition, message, reason, failures, crashes,
+first_error, last_error, topic, key, body}`: `id` is its own among the dead letters, `message` the id that it had in its
+queue.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ def letter_fields(letter: StoredLetter, subscription: str) -> dict[str, Any]:
         "message": letter.told("id"),
         "reason": letter.told("reason"),
         "failures": int(letter.told("failures")),
+        "crashes": int(letter.told("crashes")),
         "first_error": letter.told("first-error"),
         "last_error": letter.told("last-error"),
         "topic": stored.topic or None,
@@ -180,6 +182,7 @@ def _show(letter: StoredLetter) -> None:
         ("given up", age(letter.id.timestamp_ms)),
         ("reason", letter.told("reason")),
         ("failures", letter.told("failures")),
+        ("crashes", letter.told("crashes")),
         ("first error", printable(letter.told("first-error").encode())),
         ("last error", printable(letter.told("last-error").encode())),
         ("message", f"{letter.told('id')} of partition {letter.told('partition')}"),

@@ -49,7 +49,8 @@ def headers_of(letter: DeadLetter) -> Mapping[str, bytes]:
     """
     message, attempts = letter.message, letter.attempts
     told = {
-        "reason": letter.reason, "failures": str(attempts.failures), "first-error": attempts.first_error,
+        "reason": letter.reason, "failures": str(attempts.failures), "crashes": str(attempts.suspected),
+        "first-error": attempts.first_error,
         "last-error": attempts.last_error, "id": str(message.id), "queue": message.queue,
         "partition": str(message.partition), "time": f"{time.time():.3f}",
     }  # fmt: skip

@@ -18,6 +18,8 @@ from delivery.metastore.policy import RetryPolicy
 
 ERROR_TEXT_MAX: Final = 200
 """Of an error in a state: enough to know it again, and little in ZooKeeper."""
+ISOLATE_AFTER: Final = 3
+"""Connections that broke at the same position before messages are delivered one by one: most have other reasons."""
 _GROWING: Final = 64
 """Pauses grow no further; the longest was reached long before, or the factor is next to one."""
 
@@ -92,6 +94,16 @@ class GiveUp(msgspec.Struct, frozen=True):
     attempts: Attempts
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """What was out when a connection broke."""
+
+    position: int
+    last_id: int
+    """The last id that was out."""
+    alone: int
+    """The id of the only message that was out, when it was one; 0 when there were more, or nobody can say."""
+
+
 class FirstInLine:
     """The attempts on the first message that is not handled, in the order of the partition."""
 
@@ -103,11 +115,10 @@ class FirstInLine:
 
     def failed(self, failed: Failed) -> Again | GiveUp:
         """It failed: what to do next."""
-        after = failed.id - 1
-        known = self.attempts
-        if known is None or known.after != after:
-            known = Attempts(after, first_error=failed.error)
-        self.attempts = known = msgspec.structs.replace(known, failures=known.failures + 1, last_error=failed.error)
+        known = self._known(failed.id - 1)
+        self.attempts = known = msgspec.structs.replace(
+            known, failures=known.failures + 1, first_error=known.first_error or failed.error, last_error=failed.error
+        )  # fmt: skip
         self._refusals = 0
         reason = self._reason_to_give_up(failed, known)
         if reason and failed.last > failed.id:
@@ -126,6 +137,37 @@ class FirstInLine:
         if 0 < self._policy.deliveries_max <= known.failures:
             return f"failed {known.failures} times"
         return ""
+
+    def crashed(self, broken: Broken) -> None:
+        """The connection broke while pushes were out. One of them may be why, or none."""
+        known = self._known(broken.position)
+        known = msgspec.structs.replace(known, crashes=known.crashes + 1)
+        if known.crashes >= ISOLATE_AFTER:
+            known = msgspec.structs.replace(known, until=max(known.until, broken.last_id))
+        if broken.alone:
+            before = known.suspected if known.suspect == broken.alone else 0
+            known = msgspec.structs.replace(known, suspect=broken.alone, suspected=before + 1)
+        self.attempts = known
+
+    @property
+    def singly_until(self) -> int:
+        """Up to this id one message at a time is to be delivered."""
+        return 0 if self.attempts is None else self.attempts.until
+
+    def guilty(self, position: int) -> GiveUp | None:
+        """The first message behind `position`, if it crashed its subscriber too often."""
+        known = self.attempts
+        if known is None or known.after != position or not 0 < self._policy.crashes_max <= known.suspected:
+            return None
+        return GiveUp(known.suspect, f"its subscriber went away {known.suspected} times", known)
+
+    def gave_up(self, number: int) -> None:
+        """It was put aside."""
+        self.attempts = Attempts(number, until=self.singly_until) if self.singly_until > number else None
+
+    def _known(self, after: int) -> Attempts:
+        known = self.attempts
+        return known if known is not None and known.after == after else Attempts(after, until=self.singly_until)
 
     def refused(self) -> float:
         """A push came to nothing, though its connection stands: the seconds to wait. No message has failed."""

@@ -17,7 +17,7 @@ import trio
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.retrier import Retrier
-from delivery.dispatch.retry import Failed, Failure, Kind, checked
+from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
 from delivery.dispatch.target import (
     STATUS_FAILED,
     STATUS_OK,
@@ -80,12 +80,15 @@ class MessageSender:
         """For the first push of a run."""
         self.failed: Failed | None = None
         """What ended the last run, when that was a failure."""
+        self.broken: Broken | None = None
+        """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
         self._current: _Run | None = None
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
         self._current = _Run(buffer, target, end)
+        self.broken = None
         self._retrier.parking.rewound()
         self._first = More()
 
@@ -148,6 +151,7 @@ class MessageSender:
             more = None if self._first is None else self._more_of_first()
             target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent), more)
         except HootError as error:
+            window.withdraw(sent)
             self._refused(error)
 
     def _answered(self, sent: Sent, answer: Answer | HootError) -> None:
@@ -211,6 +215,9 @@ class MessageSender:
     def _refused(self, error: HootError) -> None:
         """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
         if isinstance(error, SubscriberUnreachable):
+            window, others = self._window, self._retrier.parking.out
+            if not window.empty:
+                self.broken = Broken(window.position, window.last_id, 0 if others else window.alone)
             self._finish_run(Ending.BROKEN)
             return
         stream = self._stream

@@ -58,6 +58,17 @@ class Window:
         """Whether nothing is out."""
         return not self._sent
 
+    @property
+    def last_id(self) -> int:
+        """The last id that is out; the position when nothing is."""
+        return self._sent[-1].last_id if self._sent else self.position
+
+    @property
+    def alone(self) -> int:
+        """The id of the only message that is out, while messages go out one by one; 0 for none or several."""
+        one = self._sent[0] if len(self._sent) == 1 and self.position < self.singly_until else None
+        return one.last_id if one is not None and one.messages == 1 and one.last_id <= self.singly_until else 0
+
     def has_room(self, messages: int, size: int) -> bool:
         """Whether a push of that many messages and bytes may go out now. One push always may."""
         if not self._sent:
@@ -72,13 +83,20 @@ class Window:
 
     def admit(self, last_id: int, messages: int, size: int) -> Sent:
         """Note a push that covers everything from the last one up to `last_id`."""
-        after = self._sent[-1].last_id if self._sent else self.position
+        after = self.last_id
         assert last_id > after, "a push must go beyond the one before it"
         sent = Sent(self.run, after, last_id, messages, size)
         self._sent.append(sent)
         self._messages += messages
         self._bytes += size
         return sent
+
+    def withdraw(self, sent: Sent) -> None:
+        """The push that was admitted last did not go out."""
+        if sent.run == self.run and self._sent and self._sent[-1] is sent:
+            self._sent.pop()
+            self._messages -= sent.messages
+            self._bytes -= sent.bytes
 
     def finish(self, sent: Sent) -> bool:
         """The push was acknowledged (or filtered to nothing). True when the position moved."""

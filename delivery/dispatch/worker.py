@@ -103,6 +103,10 @@ class SubscriptionWorker:
     async def run(self, link: Link) -> None:
         """Deliver until refused, drained, cancelled, or the partition is lost."""
         while not self._draining:
+            self._window.singly_until = max(self._window.singly_until, self._first.singly_until)
+            if (guilty := self._first.guilty(self._window.position)) is not None:
+                await self._put_aside(guilty)
+                continue
             ending = await self._one_run(await link.target())
             if ending is Ending.REFUSED:
                 return
@@ -123,18 +127,20 @@ class SubscriptionWorker:
         decision = self._first.failed(failed)
         self._ledger.note_failing(self._first.attempts)
         if isinstance(decision, GiveUp):
-            with trio.CancelScope() as self._pausing:
-                if not self._draining:
-                    await self._give_up(decision)
+            await self._put_aside(decision)
             return
         self._window.singly_until = max(self._window.singly_until, decision.singly_until)
         await self._pause(decision.seconds)
 
-    async def _give_up(self, given_up: GiveUp) -> None:
-        """Put a message aside, and go on behind it."""
-        await self._morgue.take(given_up)
-        self._window.pass_over(given_up.id)
-        self._ledger.note(self._window.position)
+    async def _put_aside(self, given_up: GiveUp) -> None:
+        """Put a message aside, and go on behind it; unless the worker is to end."""
+        with trio.CancelScope() as self._pausing:
+            if not self._draining:
+                await self._morgue.take(given_up)
+                self._window.pass_over(given_up.id)
+                self._first.gave_up(given_up.id)
+                self._ledger.note_failing(self._first.attempts)
+                self._ledger.note(self._window.position)
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless the worker is to end."""
@@ -152,6 +158,9 @@ class SubscriptionWorker:
 
             def end(ending: Ending) -> None:
                 self._ending = ending
+                if ending is Ending.BROKEN and sender.broken is not None:
+                    self._first.crashed(sender.broken)
+                    self._ledger.note_failing(self._first.attempts)
                 run.cancel()
 
             sender.begin(buffer, target, end)

@@ -31,6 +31,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Each pause is drawn from this part below to this part above: many that failed together do not come together."""
     deliveries_max: int = 0
     """A message that failed so often is given up. 0 for never: everything behind it waits until it is handled."""
+    crashes_max: int = 0
+    """A message that was out alone so often when its subscriber went away is given up. 0 for never."""
     dead_letters: bool = True
     """What is given up goes to the queue of dead letters; without them it is dropped, with a line in the host's log."""
 
@@ -41,8 +43,9 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "longest_seconds": (0.001, 7 * 86_400),
     "jitter": (0, 1),
     "deliveries_max": (0, 1_000_000),
+    "crashes_max": (0, 1_000_000),
 }
-_WHOLE: Final = ("deliveries_max",)
+_WHOLE: Final = ("deliveries_max", "crashes_max")
 _SWITCHES: Final = ("dead_letters",)
 
 

@@ -40,6 +40,8 @@ class Orders(msgspec.Struct):
     retry: RetryPolicy | None = None
     poison: int = 0
     """The id of a message to raise at whenever it comes; 0 for none."""
+    deadly: int = 0
+    """The id of a message to exit at, before it is written down; 0 for none."""
     pause_seconds: float = 0.0
     """In each callback."""
 
@@ -59,6 +61,8 @@ class Recorder:
             raise ValueError("told to fail")
         if message.number == orders.poison:
             raise ValueError("poison")
+        if message.number == orders.deadly:
+            os._exit(9)
         if orders.pause_seconds:
             NEVER.wait(orders.pause_seconds)
         os.write(self.file, (message.partition << PARTITION_SHIFT | message.number).to_bytes(8, "little"))

@@ -59,6 +59,14 @@ class Attempts(msgspec.Struct, frozen=True):
     """How often a listener did not handle it."""
     first_error: str = ""
     last_error: str = ""
+    crashes: int = 0
+    """How often the connection broke while it, or what follows it, was out."""
+    suspect: int = 0
+    """The message that was out alone when the connection broke, 0 for none."""
+    suspected: int = 0
+    """How often it was."""
+    until: int = 0
+    """Up to this id one message at a time is delivered, whatever the position, to find the one that crashes."""
 
 
 class ParkedKey(msgspec.Struct, frozen=True):

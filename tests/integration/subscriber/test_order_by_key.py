@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery import Client, NewMessage, connect
+from delivery import Client, MessageId, NewMessage, connect
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import SubscriptionState
@@ -112,5 +112,25 @@ def test_a_poison_message_becomes_a_dead_letter_and_the_rest_of_its_key_follows(
         eventually(lambda: parked(running, "payments") == {}, "nothing is parked")
         published[3].remove(poison)
         check_order(published, subscriber.ids()[0])
+    finally:
+        subscriber.kill()
+
+
+def test_a_message_that_kills_its_subscriber_is_found_and_given_up(
+    running: LocalEngine, client: Client, tmp_path: Path
+) -> None:
+    client.create_queue("refunds")
+    published = publish(client, "refunds", 3)
+    deadly = published[7][1]
+    subscriber = RecordingSubscriber(running, "refunds", tmp_path, retry=RetryPolicy(order="key", crashes_max=2))
+    try:
+        for _ in range(12):
+            subscriber.start(deadly=deadly)
+            eventually(lambda: subscriber.is_dead or subscriber.distinct() == KEYS * 3 - 1, "it dies, or is done", 60)
+            if not subscriber.is_dead:
+                break
+        [letter] = client.dead_letters("refunds", "recorder").letters()
+        assert (letter.told("id"), letter.told("crashes")) == (str(MessageId(deadly)), "2")
+        assert set(subscriber.ids()[0]) == {number for ids in published.values() for number in ids} - {deadly}
     finally:
         subscriber.kill()
