@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Literal
 
 import msgspec
+import trio
 
 from delivery.errors import InvalidRequest
 from delivery.model import Message
@@ -97,7 +98,10 @@ class Calls:
 
     __slots__ = ("_passes", "takes_lists", "whole")
 
-    def __init__(self, listeners: Sequence[Registered], hop: Hop) -> None:
+    def __init__(self, listeners: Sequence[Registered], hop: Hop, timeout_seconds: float = 0.0) -> None:
+        """`timeout_seconds` bounds each call of an async listener; 0 does not."""
+        if timeout_seconds:
+            listeners = [_bounded(one, timeout_seconds) if one.is_async else one for one in listeners]
         self._passes: list[Pass] = []
         for form, group in groupby(listeners, key=lambda listener: listener.form):
             if form == "message":
@@ -133,6 +137,15 @@ class Calls:
                 messages = [message for message in messages if message.number <= error.handled]
         if failure is not None:
             raise failure
+
+
+def _bounded(listener: Registered, seconds: float) -> Registered:
+    async def bounded(argument: object) -> object:
+        with trio.move_on_after(seconds):
+            return await listener.call(argument)
+        raise TimeoutError(f"the listener took longer than {seconds:g} s and was cancelled")
+
+    return msgspec.structs.replace(listener, call=bounded)
 
 
 def _message_pass(listeners: Sequence[Registered], hop: Hop) -> Pass:

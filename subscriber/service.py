@@ -50,7 +50,8 @@ class Attachment:
         """The listeners as they stand now."""
         listeners = self.subscription.listeners
         if self._calls is None or listeners is not self._listeners:
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop), listeners
+            timeout_seconds = self.record.retry.timeout_seconds
+            self._calls, self._listeners = Calls(listeners, dispatcher.hop, timeout_seconds), listeners
         return self._calls
 
 

@@ -11,37 +11,8 @@ import trio
 
 from delivery.errors import InvalidRequest
 from delivery.model import Message
-from subscriber.listeners import Abandoned, Calls, Form, ListenerFailed, check_listener
-from subscriber.outcomes import Outcome, Reject, Retry
-
-
-def message(number: int) -> Message:
-    return Message(number, b"body", "", None, 0, "flights")
-
-
-MESSAGES = [message(number) for number in (10, 11, 15, 16)]
-
-
-def hop(call: Callable[[Any], Awaitable[object]], argument: object) -> object:
-    """Stands for the dispatcher's: a loop for each call."""
-
-    async def run() -> object:
-        return await call(argument)
-
-    return trio.run(run)
-
-
-def calls(*listeners: tuple[Form, Callable[..., object]]) -> Calls:
-    return Calls([check_listener(call, form) for form, call in listeners], hop)
-
-
-def noting(name: str, seen: list[tuple[str, int]], failing: int | None = None) -> Callable[[Message], None]:
-    def listener(message: Message) -> None:
-        if message.number == failing:
-            raise ValueError(f"{name} does not like {failing}")
-        seen.append((name, message.number))
-
-    return listener
+from subscriber.listeners import Abandoned, Calls, ListenerFailed, check_listener
+from tests.unit.listening import MESSAGES, calls, noting
 
 
 def async_noting(name: str, seen: list[tuple[str, int]], failing: int | None = None) -> Callable[..., Any]:
@@ -224,77 +195,3 @@ def test_a_listener_that_the_end_interrupts_says_nothing_about_its_message() -> 
     for form in ("message", "batch"):
         with pytest.raises(Abandoned):
             Calls([check_listener(coroutine, form)], ended).run(MESSAGES)
-
-
-# -- saying that a message was not handled
-
-
-def outcome_of(listener: Callable[..., object], form: Form = "message") -> tuple[BaseException | None, int, int]:
-    with pytest.raises(ListenerFailed) as caught:
-        calls((form, listener)).run(MESSAGES)
-    return caught.value.__cause__, caught.value.first, caught.value.last
-
-
-@pytest.mark.parametrize("outcome", [Retry(after=5), Reject("no such customer")], ids=["Retry", "Reject"])
-@pytest.mark.parametrize("at", [10, 15])
-def test_returning_an_outcome_is_the_same_as_raising_it(outcome: Outcome, at: int) -> None:
-    def returning(message: Message) -> object:
-        return outcome if message.number == at else "fine"
-
-    def raising(message: Message) -> object:
-        if message.number == at:
-            raise outcome
-        return None
-
-    async def returning_later(message: Message) -> object:
-        await trio.lowlevel.checkpoint()
-        return returning(message)
-
-    for listener in (returning, raising, returning_later):
-        assert outcome_of(listener) == (outcome, at, at)
-
-
-def test_the_outcome_of_a_batch_listener_is_that_of_its_whole_list() -> None:
-    outcome = Reject()
-
-    async def later(messages: list[Message]) -> object:
-        await trio.lowlevel.checkpoint()
-        return outcome
-
-    assert outcome_of(lambda messages: outcome, "batch") == (outcome, 10, 16)
-    assert outcome_of(later, "batch") == (outcome, 10, 16)
-
-
-def test_listeners_behind_one_that_rejects_are_not_called_for_its_message() -> None:
-    seen: list[tuple[str, int]] = []
-    outcome = Reject()
-    rejecting = lambda message: outcome if message.number == 11 else None  # noqa: E731
-    for first in (rejecting, _later(rejecting)):
-        seen.clear()
-        with pytest.raises(ListenerFailed) as caught:
-            calls(("message", first), ("message", noting("b", seen))).run(MESSAGES)
-        assert (caught.value.__cause__, caught.value.handled, seen) == (outcome, 10, [("b", 10)])
-
-
-def _later(call: Callable[[Message], object]) -> Callable[..., Any]:
-    async def later(message: Message) -> object:
-        await trio.lowlevel.checkpoint()
-        return call(message)
-
-    return later
-
-
-def test_whatever_else_a_listener_returns_means_nothing() -> None:
-    for result in (False, 0, "no", [Retry()], Retry, ValueError("returned")):
-        calls(("message", lambda message, result=result: result)).run(MESSAGES)
-        calls(("batch", lambda messages, result=result: result)).run(MESSAGES)
-
-
-@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), "soon", 8 * 86_400])
-def test_a_time_that_is_none_is_refused_where_it_is_said(after: Any) -> None:
-    with pytest.raises(InvalidRequest):
-        Retry(after)
-
-
-def test_a_time_to_come_again_is_never_rounded_down() -> None:
-    assert (Retry(0.0004).after_ms, Retry(0).after_ms, Retry().after_ms) == (1, 0, None)
