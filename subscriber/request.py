@@ -142,6 +142,7 @@ def new_record(
         name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
+        released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip
 
 

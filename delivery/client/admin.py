@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from delivery.client.hosts import Owners
 from delivery.errors import HootError, InvalidRequest, UnknownSubscription
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -155,6 +156,15 @@ class Admin:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._subscription(queue, name)
         self._catalog.delete_subscription(queue, name)
+
+    def parked(self, queue: str, name: str) -> list[tuple[int, ParkedKey]]:
+        """See Client.parked."""
+        states = self._catalog.states(queue, name)
+        return [(partition, one) for partition in sorted(states) for one in states[partition].parked]
+
+    def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
+        """See Client.release."""
+        return self._catalog.release_parked(queue, name, keys, time.time_ns() // 1_000_000)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         record = self._catalog.subscription(queue, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
@@ -15,6 +16,7 @@ from delivery.client.queue import Queue
 from delivery.dispatch.deadletters import dead_letter_queue
 from delivery.errors import Closed, UnknownQueue
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -129,6 +131,14 @@ class Client:
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._open().delete_subscription(queue, name)
+
+    def parked(self, queue: str, subscription: str) -> list[tuple[int, ParkedKey]]:
+        """The keys of a subscription that wait, with their partitions. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().parked(queue, subscription)
+
+    def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
+        """Have these parked keys, or all that is parked, come again now; gives how many. Raises as `parked`."""
+        return self._open().release(queue, subscription, keys)
 
     def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
         """The messages that a subscription gave up, also after it was deleted. Raises UnknownQueue."""

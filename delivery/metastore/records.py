@@ -80,6 +80,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for all."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    released_ms: int = 0
+    """When an operator last released what was parked: hosts look at the states again when it changes."""
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,9 +16,11 @@ and nobody removes a listener that it has not seen.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
+import msgspec
+
+from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.errors import SubscriptionExists
@@ -117,6 +119,31 @@ class Subscriptions(Queues):
     def save_states(self, saves: Sequence[SaveState]) -> list[Version | HootError]:
         """See SubscriptionStates.save_states."""
         return self.managers.subscriptions.save_states(saves)
+
+    def release_parked(self, queue: str, name: str, keys: Collection[bytes] | None, now_ms: int) -> int:
+        """Make parked keys due at once, all of them without `keys`; gives how many.
+
+        The owner of a partition may not know of it for long, as it reads its states only once. So the preferences are
+        changed, too, which makes it begin anew. Raises UnknownSubscription, CorruptRecord; BadVersion when others keep
+        changing the states.
+        """
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._preferences(queue, name).value
+            states = self.managers.subscriptions.read_states(found)
+            saves = [_released(queue, name, partition, one, keys) for partition, one in states.items()]
+            outcomes = self.managers.subscriptions.save_states([save for save, count in saves if count])
+            failed = [outcome for outcome in outcomes if isinstance(outcome, HootError)]
+            if not failed:
+                break
+            if not isinstance(failed[0], BadVersion | Fenced):
+                raise failed[0]
+        else:
+            raise crowded(f"the states of subscription {name!r}")
+        count = sum(count for _, count in saves)
+        if count:
+            self.put_subscription(msgspec.structs.replace(found, released_ms=now_ms), create=False)
+        return count
 
     # -- listeners
 
@@ -247,6 +274,19 @@ class Subscriptions(Queues):
         near = near_names(name, self.managers.subscriptions.names_around(queue, name))
         hint = f": did you mean {' or '.join(near)}?" if near else ""
         return UnknownSubscription(f"queue {queue!r} has no subscription {name!r}{hint}")
+
+
+def _released(
+    queue: str, name: str, partition: int, found: Taken, keys: Collection[bytes] | None
+) -> tuple[SaveState, int]:  # fmt: skip
+    """The state with parked keys that are due now, and how many they are."""
+    parked = found.value.parked
+    chosen = [keys is None or one.key in keys for one in parked]
+    due = tuple(
+        msgspec.structs.replace(one, due_ms=0) if wanted else one for one, wanted in zip(parked, chosen, strict=True)
+    )
+    state = msgspec.structs.replace(found.value, parked=due)
+    return SaveState(queue, name, partition, state, found.version), sum(chosen)
 
 
 def _listener_path(queue: str, name: str) -> str:

@@ -13,6 +13,7 @@ from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
+from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
 
@@ -132,5 +133,38 @@ def test_a_message_that_kills_its_subscriber_is_found_and_given_up(
         [letter] = client.dead_letters("refunds", "recorder").letters()
         assert (letter.told("id"), letter.told("crashes")) == (str(MessageId(deadly)), "2")
         assert set(subscriber.ids()[0]) == {number for ids in published.values() for number in ids} - {deadly}
+    finally:
+        subscriber.kill()
+
+
+def test_what_is_parked_is_listed_and_comes_again_when_it_is_released(
+    running: LocalEngine, client: Client, tmp_path: Path
+) -> None:
+    client.create_queue("returns")
+    published = publish(client, "returns", 3)
+    poison = published[3][1]
+    subscriber = RecordingSubscriber(
+        running, "returns", tmp_path, retry=RetryPolicy(order="key", first_seconds=3600, longest_seconds=7200)
+    )
+    subscriber.start(poison=poison)
+    hoot = Hoot(running.address)
+    try:
+        eventually(
+            lambda: [one.ids for _, one in client.parked("returns", "recorder")] == [tuple(published[3][1:])],
+            "parked",
+            60,
+        )
+        subscriber.start()
+        [found] = hoot.json("subscription", "parked", "returns", "recorder")
+        assert (found["key"], found["first"], found["messages"]) == ("3", str(MessageId(poison)), 2)
+        assert (found["failures"], found["last_error"]) == (1, "ValueError: poison")
+        assert "ValueError: poison" in hoot("subscription", "parked", "returns", "recorder").stdout
+        assert client.release("returns", "recorder", [b"another"]) == 0
+        assert "would release 1 " in hoot("subscription", "release", "returns", "recorder", "--dry-run").stdout
+        assert subscriber.distinct() == KEYS * 3 - 2
+        assert hoot.json("subscription", "release", "returns", "recorder", "--key", "3")["released"] == 1
+        eventually(lambda: subscriber.distinct() == KEYS * 3, "it comes again", 30)
+        eventually(lambda: client.parked("returns", "recorder") == [], "nothing is parked")
+        check_order(published, subscriber.ids()[0])
     finally:
         subscriber.kill()
