@@ -20,13 +20,12 @@ from delivery.metastore.policy import RetryPolicy
 MESSAGES_MAX: Final = 1000
 """Parked in one partition of one subscription; with more the partition waits, as with order="partition"."""
 BYTES_MAX: Final = 128 * 1024
-"""About what they take in the state: keys can be large, and ZooKeeper keeps little."""
+"""What they take in the state: keys can be large, and ZooKeeper keeps little."""
 TOGETHER: Final = 50
 """Messages of one key in one retry push."""
 OUT_MAX: Final = 16
 """Retry pushes of a partition that are not answered yet."""
 
-_ENTRY_BYTES: Final = 200
 _ID_BYTES: Final = 20
 
 Slot = bytes | int
@@ -207,5 +206,4 @@ def _attempts(one: ParkedKey) -> Attempts:
 
 
 def _size(one: ParkedKey) -> int:
-    texts = len(one.first_error) + len(one.last_error) + len(one.reason)
-    return _ENTRY_BYTES + len(one.key or b"") * 4 // 3 + texts + _ID_BYTES * len(one.ids)
+    return len(msgspec.json.encode(one))

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 
 from delivery.errors import InvalidRequest, UnknownPartition
 from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 from subscriber.request import EARLIEST, LATEST, check_request, check_start, new_record
@@ -165,6 +167,17 @@ def test_known_partitions_keep_their_starts_and_new_ones_get_theirs() -> None:
 
 def test_the_same_request_makes_the_same_record() -> None:
     assert record(EXISTING, never, partitions=[0, 1], topics=["JFK"], start="latest") == EXISTING
+
+
+def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_anything_is_written() -> None:
+    policy, other = RetryPolicy(order="key"), RetryPolicy(deliveries_max=5)
+    assert record(None, partitions=[0], start="earliest").retry == RetryPolicy()
+    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8)
+    made = record(kept, never, partitions=[0, 1])
+    assert (made.retry, made.released_ms) == (policy, 8)
+    assert record(kept, never, partitions=[0, 1], retry=other).retry == other
+    with pytest.raises(InvalidRequest, match="deliveries_max"):
+        check_request("flights", None, None, "latest", RetryPolicy(deliveries_max=-1))
 
 
 def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_nothing() -> None:
