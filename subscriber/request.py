@@ -20,7 +20,7 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.ids import ID_MAX, MessageId, first_id_at
-from delivery.metastore.policy import RetryPolicy, check_policy
+from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
@@ -133,6 +133,8 @@ def new_record(
     """
     if found is not None and found.generation != queue.generation:
         found = None
+    if request.retry is not None and request.retry.dead_letters:
+        dead_letter_queue(queue.name, name)
     known = {} if found is None else found.starts
     starts = {
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)

@@ -13,10 +13,10 @@ from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
 from delivery.client.queue import Queue
-from delivery.dispatch.deadletters import dead_letter_queue
 from delivery.errors import Closed, UnknownQueue
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings

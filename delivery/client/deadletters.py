@@ -19,10 +19,11 @@ from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.outgoing import NewMessage
 from delivery.client.queue import Queue
-from delivery.dispatch.deadletters import PREFIX, DeadLetter, dead_letter_queue, headers_of
+from delivery.dispatch.deadletters import PREFIX, DeadLetter, headers_of
 from delivery.errors import QueueExists, UnknownQueue
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.policy import dead_letter_queue
 from delivery.model import BODY_BYTES_LIMIT, Message, QueueSettings, tolerant_headers
 from delivery.rpc.pool import Pool
 

@@ -18,7 +18,6 @@ from delivery.model import Message, encode_headers, tolerant_headers
 
 PREFIX: Final = "hoot-dlq-"
 """Of all headers that a dead letter has beside its own."""
-SUFFIX: Final = ".dlq"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -35,11 +34,6 @@ class DeadLetters(Protocol):
 
     async def store(self, letters: Sequence[DeadLetter]) -> None:
         """Return when all are stored. Raises HootError: some may be. Cancelled: the same."""
-
-
-def dead_letter_queue(queue: str, subscription: str) -> str:
-    """The queue of a subscription's dead letters."""
-    return f"{queue}.{subscription}{SUFFIX}"
 
 
 def headers_of(letter: DeadLetter) -> Mapping[str, bytes]:

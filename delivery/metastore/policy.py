@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from delivery.errors import InvalidRequest
+from delivery.model import NAME_MAX
 
 Order = Literal["partition", "key"]
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
@@ -50,6 +51,17 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 }
 _WHOLE: Final = ("deliveries_max", "crashes_max")
 _SWITCHES: Final = ("dead_letters",)
+
+
+def dead_letter_queue(queue: str, subscription: str) -> str:
+    """The queue of a subscription's dead letters. Raises InvalidRequest where the two names leave none for it."""
+    name = f"{queue}.{subscription}.dlq"
+    if len(name) > NAME_MAX:
+        raise InvalidRequest(
+            f"the names of queue and subscription are too long together for dead letters: {name[:60]}… has {len(name)}"
+            f" characters, {NAME_MAX} are the limit; use shorter ones, or RetryPolicy(dead_letters=False)"
+        )
+    return name
 
 
 def check_policy(policy: object) -> RetryPolicy:

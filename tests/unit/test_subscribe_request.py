@@ -180,6 +180,17 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
         check_request("flights", None, None, "latest", RetryPolicy(deliveries_max=-1))
 
 
+def test_names_that_leave_none_for_the_dead_letters_are_refused_when_these_are_asked_for() -> None:
+    def made(retry: RetryPolicy | None) -> SubscriptionRecord:
+        asked = check_request("flights", 0, None, "earliest", retry)
+        return new_record(asked, "a" * 240, QUEUE, None, never, NOW_MS)
+
+    with pytest.raises(InvalidRequest, match="too long together"):
+        made(RetryPolicy(deliveries_max=3))
+    made(RetryPolicy(dead_letters=False))
+    made(None)
+
+
 def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_nothing() -> None:
     old = SubscriptionRecord(
         name="audit", queue="flights", generation="g0", created_ms=5, starts={0: 17}, all_partitions=False, topics=()
