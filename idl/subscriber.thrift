@@ -25,9 +25,9 @@ struct Push {
   5: i64 run            // rises with each rewind of the same owner
   6: i64 after          // only messages above this id are meant
   7: binary batches     // whole record batches, one after another
-  8: list<ParkedMessage> parked   // in the first push of a run: what waits of keys that failed
-  9: bool again         // these are parked messages again, not the next ones; `after` only says where the run began
-  10: list<i64> settled // with again: parked messages that were given up
+  9: list<ParkedMessage> parked   // in the first push of a run: what waits of keys that failed
+  10: bool again        // these are parked messages again, not the next ones; `after` only says where the run began
+  11: list<i64> settled // with again: parked messages that were given up
 }
 
 /* Why a message was not handled. */

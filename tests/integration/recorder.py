@@ -19,6 +19,8 @@ PARTITION_SHIFT = 56
 
 
 NEVER = threading.Event()
+READY = threading.Event()
+"""Whoever starts this process was told that it is attached."""
 
 
 class Orders(msgspec.Struct):
@@ -62,6 +64,7 @@ class Recorder:
         if message.number == orders.poison:
             raise ValueError("poison")
         if message.number == orders.deadly:
+            READY.wait(30)
             os._exit(9)
         if orders.pause_seconds:
             NEVER.wait(orders.pause_seconds)
@@ -85,6 +88,7 @@ def main() -> None:
     subscription.listener(Recorder(orders))
     subscriber.start()
     print("ready", flush=True)
+    READY.set()
     subscriber.run()
 
 
