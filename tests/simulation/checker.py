@@ -14,8 +14,8 @@ The invariants, by their numbers in the fault table:
     I11  some time after the last fault everything is stored, handled and checkpointed
     I14  what was refused is not stored; what was unknown and asked again is stored once
 
-With order="key" messages without a key come in any order: I3, I8 and I9 are not asked then, and for I5 a message that is
-parked is not missing.
+With order="key" messages without a key come in any order: I3, I8 and I9 are not asked then, and for I5 a message that
+is parked is not missing.
 """
 
 from __future__ import annotations
