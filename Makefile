@@ -16,8 +16,11 @@ SEEDS ?= 1000
 FIRST ?= 0
 MINUTES ?= 3
 SEED ?=
+RUNS ?= 1
+NIGHTLY_RUNS ?= 5
+HBASE_ARGS ?=
 
-.PHONY: help venv check format test nightly simulate test-chaos chaos demo bench build clean
+.PHONY: help venv check format test nightly simulate test-chaos chaos hbase hbase-stop test-hbase demo bench build clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -59,8 +62,9 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile $(TEST_ARGS)
 
-nightly: $(STAMP) ## the long runs: many seeds, random kills
+nightly: $(STAMP) ## the long runs: many seeds, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
+	$(BIN)/python -m tests.chaos --minutes 3 --seed 100 --runs $(NIGHTLY_RUNS)
 
 simulate: $(STAMP) ## a simulated region under faults, seed after seed (SEEDS=1000 FIRST=0)
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
@@ -68,8 +72,17 @@ simulate: $(STAMP) ## a simulated region under faults, seed after seed (SEEDS=10
 test-chaos: $(STAMP) ## three hosts and a ZooKeeper ensemble through the rows of the fault table (3 minutes)
 	$(BIN)/python -m pytest -m chaos $(TEST_ARGS)
 
-chaos: $(STAMP) ## real hosts, ZooKeepers and subscribers under random faults, checked (MINUTES=3 SEED=7)
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+chaos: $(STAMP) ## real hosts, ZooKeepers and subscribers under random faults, checked (MINUTES=3 SEED=7 RUNS=1)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+hbase: $(STAMP) ## a real HBase in the background, from Maven's jars (HBASE_ARGS=--distributed)
+	$(BIN)/python -m tests.hbase start $(HBASE_ARGS)
+
+hbase-stop: $(STAMP) ## end it
+	$(BIN)/python -m tests.hbase stop
+
+test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end themselves
+	$(BIN)/python -m pytest -m hbase --timeout 300 $(TEST_ARGS)
 
 demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)

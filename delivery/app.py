@@ -21,6 +21,7 @@ from delivery.api.http import make_app, serve_http
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
 from delivery.api.scanners import ScannerTable
+from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
@@ -42,7 +43,7 @@ from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
-from delivery.storage.log import SegmentedLog
+from delivery.storage.chosen import open_store
 from delivery.storage.tail import TailCache
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ async def serve(
     """Run a region host until `stop` is set; `started` gives its record, with the ports that were taken.
 
     Cancelled, it stops at once, without grace; checkpoints are saved in either case. Raises before `started`:
-    ConfigError, DataFolderError, LayoutMismatch, PortInUse and MetadataUnavailable, the last perhaps in the
-    ExceptionGroup of a nursery.
+    ConfigError, DataFolderError, LayoutMismatch, PortInUse, StorageUnavailable and MetadataUnavailable, the last
+    perhaps in the ExceptionGroup of a nursery.
     """
     config.check()
     async with _store(config) as store, _session(config) as (zookeeper, catalog):
@@ -79,7 +80,7 @@ async def serve(
 
 @asynccontextmanager
 async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
-    store = await trio.to_thread.run_sync(lambda: SegmentedLog(config.data, segment_bytes=config.segment_bytes))
+    store = await trio.to_thread.run_sync(open_store, config)
     try:
         yield store
     finally:
@@ -145,7 +146,7 @@ class Host:
         self.ownership = Ownership(catalog, store, tail, self._membership, self._queues, config.reopen_seconds)
         self._keeper = CheckpointKeeper(catalog, config, self.ownership.doubt)
         self._sharing = Sharing(
-            self.ownership, self._membership, zookeeper, catalog, store, config, flush=self._keeper.flush
+            self.ownership, self._membership, zookeeper, catalog, store, config, flush=self._keeper.flush_partition
         )
         self._membership.on_lost(self.ownership.lose_all)
         self._queues.on_change(self.ownership.queue_changed)
@@ -159,7 +160,11 @@ class Host:
         self._retention.on_dropped(self._sealing.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
-        api = ThriftApi(self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing)
+        self._subscribing = SubscribingCalls(catalog, self._membership)
+        api = ThriftApi(
+            self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
+            subscribing=self._subscribing,
+        )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -179,6 +184,7 @@ class Host:
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
             ("open_scanners", "Scanners of plain clients", lambda: len(self._scanners)),
+            ("leased_listeners", "Listeners that this host holds under a lease", lambda: len(self._subscribing.leases)),
             ("workers", "Partitions of subscriptions being served", self._workers),
         ]
         for name, text, value in gauges:
@@ -192,7 +198,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing,
+                self._sealing, self._subscribing,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)

@@ -37,6 +37,21 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data: Path = Path("hoot-data")
     """The folder of the embedded log; several hosts of one machine may share it."""
 
+    # -- where messages are stored
+    store: str = "log"
+    """`log`: in the data folder; `hbase`: in tables of HBase, which all hosts of a cluster share."""
+    hbase_thrift: str = "127.0.0.1:9090"
+    """HBase's Thrift gateways, `host:port,host:port`; framed transport, binary protocol."""
+    hbase_thrift2: str = ""
+    """Gateways of HBase's second Thrift interface, which make a new queue's table in a region per partition; may be
+    none."""
+    hbase_prefix: str = "hoot"
+    """What the names of this cluster's tables begin with."""
+    hbase_layout: str = "rows"
+    """`rows`: a row per message, readable by anything; `batches`: a cell per batch, faster. For new partitions."""
+    hbase_call_seconds: float = 30.0
+    """For one exchange with a gateway: a region server that died stalls its regions for up to some 15 s."""
+
     # -- where it listens
     address: str = "127.0.0.1"
     """Listened on and registered. Loopback by default: there is no authentication yet, so opening it is a decision."""
@@ -129,7 +144,11 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
 
     def _wrong_places(self) -> list[str]:
-        wrong = []
+        wrong = [
+            f"{name} must be one of {', '.join(known)}, not {value!r}"
+            for name, known in _CHOICES.items()
+            if (value := getattr(self, name)) not in known
+        ]
         if not self.zookeeper.strip():
             wrong.append("zookeeper must name at least one host:port")
         if not self.address or any(character.isspace() for character in self.address):
@@ -152,7 +171,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return [text for holds, text in rules if not holds()]
 
 
+_CHOICES: Final = {"store": ("log", "hbase"), "hbase_layout": ("rows", "batches")}
+
 _RANGES: Final[dict[str, tuple[float, float]]] = {
+    "hbase_call_seconds": (1, 600),
     "port": (0, 65535),
     "connections_max": (1, 1_000_000),
     "frame_bytes_max": (1, 1 << 30),

@@ -65,6 +65,12 @@ class UnknownSubscription(HootError):
     code = "unknown_subscription"
 
 
+class SubscriptionExists(HootError):
+    """A subscription of that name is on that queue already; it stays as it is."""
+
+    code = "subscription_exists"
+
+
 class UnknownHost(HootError):
     """No region host of that id is registered."""
 
@@ -75,6 +81,12 @@ class HostDraining(HootError):
     """The host takes no partitions: it gives away those it has, before it stops."""
 
     code = "host_draining"
+
+
+class HostsRunning(HootError):
+    """Region hosts are registered, and what was asked for is done to a cluster at rest only; nothing was done."""
+
+    code = "hosts_running"
 
 
 class SubscriptionBusy(HootError):
@@ -236,6 +248,15 @@ class DataFolderError(HootError):
     """The data folder cannot be created, written or locked."""
 
     code = "data_folder"
+
+
+class ForeignData(HootError):
+    """A data folder and the ZooKeeper that was named have nothing in common: they may be of two clusters.
+
+    Nothing was done.
+    """
+
+    code = "foreign_data"
 
 
 class PortInUse(HootError):

@@ -8,6 +8,7 @@ the order of the numbers. Ids are not consecutive: never infer a count from a di
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 
@@ -17,6 +18,10 @@ SEQUENCES_PER_MS = 32768
 """Ids in one millisecond before a run spills into the next."""
 ID_MAX = 2**62 - 1
 """The largest id that is given out; leaves room so that no arithmetic on ids overflows a signed 64-bit number."""
+EARLIEST = 0
+"""The id after which everything that is stored comes."""
+LATEST = -1
+"""Stands for the last id, where it is not known yet."""
 CLOCK_AHEAD_MS_MAX = 3_600_000
 """How far ids may run ahead of the clock before appends are refused: a clock that was wrong by more needs a person."""
 
@@ -74,6 +79,56 @@ class MessageId(int):
 def first_id_at(timestamp_ms: int) -> int:
     """The smallest id that a message taken at `timestamp_ms` or later can have."""
     return max(0, timestamp_ms) * SEQUENCES_PER_MS
+
+
+Start = str | int | datetime
+"""Where to begin in a partition:
+
+    "earliest"   at the oldest message still stored
+    "latest"     behind the last message stored
+    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
+    a datetime   at the first message that a host took at this time or later; it must have a time zone. Also as its
+                 text in ISO 8601 ("2026-01-31T12:00:00Z")
+"""
+
+
+def check_start(start: Start) -> int:
+    """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
+    if isinstance(start, str) and start in ("earliest", "latest"):
+        return EARLIEST if start == "earliest" else LATEST
+    if isinstance(start, str):
+        start = _read(start)
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
+        return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
+    if not _is_number(start) or not 0 <= start <= ID_MAX:
+        raise _no_place(start)
+    return max(start - 1, EARLIEST)
+
+
+def _read(text: str) -> MessageId | datetime:
+    try:
+        return MessageId.parse(text)
+    except InvalidRequest:
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+        raise _no_place(text) from None
+
+
+def _no_place(start: object) -> InvalidRequest:
+    return InvalidRequest(
+        f'{str(start)[:40]!r} is no place in a queue: use "earliest", "latest", a message id, or a time with its zone'
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _up_to_ms(time: datetime) -> int:
+    seconds = time.replace(microsecond=0).timestamp()
+    return int(seconds) * 1000 + -(-time.microsecond // 1000)
 
 
 class IdClock:

@@ -25,9 +25,10 @@ struct ReadRequest {
   2: i32 partition
   3: i64 after          // ids above this one
   4: i64 upTo           // stop at ids above this one; 0 for no end
-  5: list<string> topics  // empty for all
+  5: list<string> topics  // names and patterns; empty for all
   6: i32 bytesMax
   7: i32 waitMs         // how long to wait for something new; at most 30000
+  8: optional string filter  // an expression, or a rule as JSON (docs/filters.md); absent for all
 }
 
 struct ReadReply {
@@ -67,6 +68,23 @@ struct QueueLocation {
   3: i32 port
 }
 
+/* What a new subscription is to. */
+struct SubscriptionOptions {
+  1: list<i32> partitions       // empty for all
+  2: list<string> topics        // empty for all
+  3: optional string start      // where to begin: "latest" (the default), "earliest", the id of the first message wanted,
+                                // or a time with its zone, such as 2026-01-31T12:00:00Z
+  4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
+}
+
+/* Where a program listens that implements a service of subscriber.thrift. */
+struct ListenerAddress {
+  1: string address             // as the region hosts reach it
+  2: i32 port
+  3: string token               // what it answers to hello: random, at least 16 characters, new with each start
+  4: optional string protocol   // "plain" (the default) for PlainListener, "packed" for Listener
+}
+
 service RegionHost {
   // packed
   PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
@@ -100,4 +118,17 @@ service RegionHost {
   list<Message> messageScannerGetList(1: i32 scannerId, 2: i32 count) throws (1: HootError error)
   void messageScannerClose(1: i32 scannerId) throws (1: HootError error)
   list<QueueLocation> getQueueLocations(1: string queue) throws (1: HootError error)
+
+  // subscribing, from any language (docs/languages.md); any host takes these calls
+  /* subscription_exists when it is there: whoever does not know whether an earlier call came through asks again. */
+  void createSubscription(1: string queue, 2: string name, 3: SubscriptionOptions options) throws (1: HootError error)
+  /* With its positions, and whoever is attached gets nothing more. */
+  void deleteSubscription(1: string queue, 2: string name) throws (1: HootError error)
+  /* Messages are pushed to the listener until the lease ends; called again, on any host, it is renewed. Renew it three
+     times in a lease, and at once on another host when the connection to this one breaks. leaseMs: 1000 to 600000, 0
+     for 30000. subscription_busy while another one that lives is attached, unless forced: do not force renewals. */
+  void attachListener(1: string queue, 2: string subscription, 3: ListenerAddress listener, 4: i32 leaseMs,
+                      5: bool force) throws (1: HootError error)
+  /* Ends the lease; fine when the listener is not attached (any more). */
+  void detachListener(1: string queue, 2: string subscription, 3: ListenerAddress listener) throws (1: HootError error)
 }

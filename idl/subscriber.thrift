@@ -23,8 +23,10 @@ struct Push {
   3: i32 partition
   4: i64 epoch          // of the partition's owner; rises with each new owner
   5: i64 run            // rises with each rewind of the same owner
-  6: i64 after          // only messages above this id are meant
+  6: i64 after          // only messages above this id are meant; the end of the push before it, in the same run or an
+                        // earlier one, whatever the topics left out in between
   7: binary batches     // whole record batches, one after another
+  8: optional i64 moves // rises when somebody moves the position by hand: ids handled before may come again, and count
   9: list<ParkedMessage> parked   // in the first push of a run: what waits of keys that failed
   10: bool again        // these are parked messages again, not the next ones; `after` only says where the run began
   11: list<i64> settled // with again: parked messages that were given up

@@ -16,16 +16,17 @@ In a trio program AsyncSubscriber has the same names. Errors are those of `deliv
 
 from __future__ import annotations
 
-from delivery.ids import MessageId
+from delivery.filters import KEEP
+from delivery.ids import MessageId, Start
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
 from subscriber.outcomes import Reject, Retry
-from subscriber.request import Start
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 
 __all__ = [
+    "KEEP",
     "AsyncSubscriber",
     "Event",
     "Message",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -10,11 +10,14 @@ from typing import Self
 import trio
 
 from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.filters import KEEP, FilterGiven, TopicsGiven
+from delivery.ids import Start
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.declaration import Declaration, Partitions
+from subscriber.declaration import Declaration
+from subscriber.listeners import Where
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 
@@ -32,16 +35,16 @@ class AsyncSubscriber(Declaration):
     _ended: trio.Event | None = None
     _within: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
 
-    async def subscribe(
-        self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
+    async def subscribe(  # noqa: PLR0913 - a subscription has so many sides
+        self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
+        filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
         retry: RetryPolicy | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        wanted = check_request(queue, partitions, topics, start, retry)
-        subscription = self._declare(wanted, listener, batch_listener)
-        self.subscriptions[queue] = subscription
+        request = check_request(queue, partitions, topics, start, filter, retry)
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])

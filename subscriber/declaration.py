@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from delivery.errors import InvalidRequest
-from subscriber.listeners import Form, Registered, check_listener
-from subscriber.request import Request, Start
+from delivery.metastore.request import Request
+from subscriber.listeners import Form, Registered, Where, check_listener, check_where
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
 from subscriber.subscription import Event, F, Subscription
 
 log = logging.getLogger(__name__)
-
-Partitions = int | Iterable[int] | Mapping[int, Start] | None
 
 
 class Declaration:
@@ -99,17 +97,15 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, request: Request, listener: Callable[..., object] | None, batch_listener: Callable[..., object] | None
+        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
     ) -> Subscription:
-        """The checked subscription, not yet among `subscriptions`."""
-        listeners: tuple[tuple[Form, Callable[..., object] | None], ...] = (
-            ("message", listener),
-            ("batch", batch_listener),
-        )
+        """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
-        given = tuple(check_listener(call, form) for form, call in listeners if call is not None)
-        return Subscription(self.name, request, (*self._everywhere, *given))
+        given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
+        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        self.subscriptions[request.queue] = made
+        return made
 
     def _emit(self, event: Event) -> None:
         for call in self._event_callbacks:

@@ -1,32 +1,26 @@
-"""What registering asks other processes: a region host for the last id of a partition, a listener whether it lives."""
+"""What registering asks a region host: the last id of a partition."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import random
-import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from delivery.errors import HootError, NoHost, ProtocolError
+from delivery.errors import HootError, NoHost
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts, parse_address
-from delivery.metastore.records import ListenerRecord
-from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.pool import Pool
-from delivery.rpc.protocol import decode_reply, encode_call
 
 log = logging.getLogger(__name__)
 
 ASK_SECONDS: Final = 20.0
 """For one partition. Longer than a crashed host's session, within which another cannot take its partitions over."""
-PROBE_SECONDS: Final = 1.0
 
 _PAUSE_SECONDS: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 1.0
-_HELLO_BYTES_MAX: Final = 64 * 1024
 
 
 class Hosts:
@@ -71,33 +65,3 @@ class Hosts:
         owner, _ = self._catalog.partition(queue, partition)
         chosen = self._live.owner(owner) or random.choice(self._live.able)
         return chosen.address, chosen.port
-
-
-def is_alive(listener: ListenerRecord, queue: str, subscription: str) -> bool:
-    """Whether the listener answers at its address, or may be alive all the same; takes up to PROBE_SECONDS.
-
-    It is not when nobody listens there, or somebody who does not know the token. Silence proves nothing.
-    """
-    try:
-        return _hello(listener, queue, subscription) == listener.token
-    except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, HootError):
-        return False
-    except OSError as error:
-        log.info("the listener at %s:%d does not answer: %s", listener.address, listener.port, error)
-        return True
-
-
-def _hello(listener: ListenerRecord, queue: str, subscription: str) -> object:
-    end = time.monotonic() + PROBE_SECONDS
-    service = "Listener" if listener.protocol == "packed" else "PlainListener"
-    parts, _ = encode_call(service, "hello", 1, (queue, subscription))
-    buffer = FrameBuffer(_HELLO_BYTES_MAX)
-    with socket.create_connection((listener.address, listener.port), PROBE_SECONDS) as probe:
-        probe.sendall(b"".join(parts))
-        while (frame := buffer.next_frame()) is None:
-            probe.settimeout(max(end - time.monotonic(), 0.001))
-            count = probe.recv_into(buffer.space())
-            if count == 0:
-                raise ProtocolError("the connection was closed instead of an answer")
-            buffer.received(count)
-        return decode_reply(service, "hello", 1, frame)

@@ -1,7 +1,7 @@
 """What to do with a push: the subscriber's delivery policy, without any I/O.
 
 A *turn* is (epoch, run): the owner's epoch, and the owner's count of rewinds. Turns only rise. Within a turn the pushes
-of a partition follow one another without a gap, save for what the subscription's topics leave out.
+of a partition follow one another without a gap: each covers what the subscription's topics left out before it.
 
 Two threads use an inbox: pushes arrive on one (`arrive`), and are begun and ended in the same order on another. They
 share only `_latest`, which the first one alone writes, as one tuple.
@@ -33,16 +33,17 @@ class PartitionInbox:
     Ids that listeners have handled here are not handed to them again when an owner rewinds, because its last
     acknowledgements were lost or because it took over from another. The rule is narrow: ids are skipped only inside
     `(_floor, position]`, a range that this inbox saw handled from end to end. A turn that begins outside of it, behind
-    or ahead, is a new beginning, and nothing is skipped. So an owner who *means* to deliver handled messages again
-    needs the subscriber to attach anew, which makes new inboxes.
+    or ahead, is a new beginning, and nothing is skipped. So is one after somebody moved the position by hand: handled
+    messages are *meant* to come again then.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_turn", "holding", "moved_from", "position")
+    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "holding", "moved_from", "position")
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
         self._turn: Turn = (-1, -1)
         self._failed: Turn | None = None
+        self._moves = 0
         self._floor = 0
         self.position = -1
         """Everything in `(_floor, position]` was handled, or is held."""
@@ -58,11 +59,13 @@ class PartitionInbox:
         return True
 
     def begin(
-        self, turn: Turn, after: int, parked: Iterable[tuple[int, bytes | None]] = (), *, retry: bool = False
+        self, turn: Turn, after: int, moves: int = 0, parked: Iterable[tuple[int, bytes | None]] = (), *,
+        retry: bool = False,
     ) -> Status | int:  # fmt: skip
         """The id after which listeners are to be called for a push, or the status that answers it at once.
 
-        `parked` counts with the first push of a turn; `retry` is for one that repeats parked messages.
+        `moves` rises with each move of the position by hand, and only with a new turn. `parked` counts with the first
+        push of a turn; `retry` is for one that repeats parked messages.
         """
         self.moved_from = None
         if turn < self._latest:
@@ -73,8 +76,10 @@ class PartitionInbox:
             if -1 < self._turn[0] < turn[0]:
                 self.moved_from = self._turn[0]
             self._turn, self._failed = turn, None
-            if not self._floor <= after <= self.position:
+            if moves != self._moves or not self._floor <= after <= self.position:
                 self._floor = self.position = after
+                self.holding = Holding()  # what it held comes again, or is parked
+            self._moves = moves
             self.holding.begin_turn(after, self._floor, self.position, parked)
         if not retry:
             self.position = max(self.position, after)

@@ -26,6 +26,8 @@ Form = Literal["message", "batch"]
 AsyncCall = Callable[[Any], Awaitable[object]]
 Hop = Callable[[AsyncCall, Any], object]
 """Runs an async function with its argument in the trio loop, from the dispatch thread, and waits for its end."""
+Where = Callable[[Message], object]
+"""Whether the listeners are to be called for a message; without, it counts as handled."""
 Pass = Callable[[Iterable[Message]], None]
 """Calls one or more listeners with messages; raises ListenerFailed, or Abandoned."""
 
@@ -83,6 +85,13 @@ def check_listener(call: object, form: Form) -> Registered:
     return Registered(call, form, inspect.iscoroutinefunction(body))
 
 
+def check_where(call: Where | None) -> Where | None:
+    """`call` if it can be asked of each message. Raises InvalidRequest as `check_listener`, and for an async one."""
+    if call is not None and check_listener(call, "message").is_async:
+        raise InvalidRequest("where must be a sync function: it is asked for every message")
+    return call
+
+
 def _body(call: object) -> object:
     """What runs when it is called: itself, or the method of an object that can be called."""
     direct = isinstance(call, type | partial | FunctionType | MethodType | BuiltinFunctionType)
@@ -96,19 +105,23 @@ class Calls:
     pass behind another one gets only what the one before handled.
     """
 
-    __slots__ = ("_passes", "takes_lists", "whole")
+    __slots__ = ("_passes", "_where", "takes_lists", "whole")
 
-    def __init__(self, listeners: Sequence[Registered], hop: Hop, timeout_seconds: float = 0.0) -> None:
+    def __init__(
+        self, listeners: Sequence[Registered], hop: Hop, where: Where | None = None, timeout_seconds: float = 0.0
+    ) -> None:  # fmt: skip
         """`timeout_seconds` bounds each call of an async listener; 0 does not."""
         if timeout_seconds:
             listeners = [_bounded(one, timeout_seconds) if one.is_async else one for one in listeners]
+        self._where = where
         self._passes: list[Pass] = []
         for form, group in groupby(listeners, key=lambda listener: listener.form):
             if form == "message":
                 self._passes.append(_message_pass(list(group), hop))
             else:
                 self._passes += [partial(_batch, one.call, hop if one.is_async else None) for one in group]
-        self.whole = len(self._passes) > 1 or any(one.is_async or one.form == "batch" for one in listeners)
+        several = len(self._passes) > 1 or any(one.is_async or one.form == "batch" for one in listeners)
+        self.whole = several or where is not None
         """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
 
         self.takes_lists = any(one.form == "batch" for one in listeners)
@@ -116,7 +129,11 @@ class Calls:
     def run_each(self, messages: Iterable[Message]) -> None:
         """As `run`, for message listeners alone. An iterator that it fails at has been taken from up to there."""
         assert not self.takes_lists
-        self._passes[0](messages)
+        if self._where is None:
+            self._passes[0](messages)
+            return
+        for message in messages:  # one by one: what becomes of it decides which ones behind it are to come at all
+            self.run([message])
 
     def run(self, messages: Iterable[Message]) -> None:
         """Call the listeners with messages, a list when `whole`.
@@ -127,6 +144,8 @@ class Calls:
             self._passes[0](messages)
             return
         failure: ListenerFailed | None = None
+        if self._where is not None:
+            messages, failure = _chosen(self._where, messages)
         for one in self._passes:
             if not messages:
                 break
@@ -146,6 +165,22 @@ def _bounded(listener: Registered, seconds: float) -> Registered:
         raise TimeoutError(f"the listener took longer than {seconds:g} s and was cancelled")
 
     return msgspec.structs.replace(listener, call=bounded)
+
+
+def _chosen(where: Where, messages: Iterable[Message]) -> tuple[list[Message], ListenerFailed | None]:
+    """The messages that are wanted, up to the first one of which that cannot be said."""
+    chosen: list[Message] = []
+    for message in messages:
+        try:
+            wanted = where(message)
+            _judge(wanted)
+        except BaseException as error:  # noqa: BLE001 - as what a listener raises
+            failure = ListenerFailed(message, message.number)
+            failure.__cause__ = error
+            return chosen, failure
+        if wanted:
+            chosen.append(message)
+    return chosen, None
 
 
 def _message_pass(listeners: Sequence[Registered], hop: Hop) -> Pass:

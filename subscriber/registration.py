@@ -1,7 +1,7 @@
 """The SubscriberZooKeeper of seed 004 (section 3.5.2): writing, keeping and deleting subscription information.
 
-Durable: the SubscriptionRecord (queue, partitions with their starts, topics). Ephemeral: the ListenerRecord (address,
-port, token), which says that this subscriber is attached now. All is checked before any is written.
+Durable: the SubscriptionRecord (queue, partitions with their starts, topics, filter). Ephemeral: the ListenerRecord
+(address, port, token), which says that this subscriber is attached now. All is checked before any is written.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from delivery.errors import SubscriptionBusy, UnknownSubscription
+from delivery.errors import BadVersion, SubscriptionBusy, SubscriptionExists, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.request import Request, new_record
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.hosts import Hosts, is_alive
-from subscriber.request import Request, new_record
+from delivery.rpc.hello import is_alive
+from subscriber.hosts import Hosts
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -62,7 +63,10 @@ class SubscriberZooKeeper:
             self._catalog.delete_subscription(found.queue, found.name)  # left over from an earlier queue of this name
             found = None
         if record != found:
-            self._catalog.put_subscription(record, create=found is None)
+            try:
+                self._catalog.put_subscription(record, create=found is None)
+            except SubscriptionExists as error:
+                raise BadVersion(error.message) from None
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
 
     def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
@@ -104,7 +108,7 @@ class SubscriberZooKeeper:
         if found is None or found == own or self._force or not is_alive(found, queue, self._name):
             return found
         raise SubscriptionBusy(
-            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.address}:{found.port},"
+            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.host_port},"
             " which is alive: stop it, choose another name, or force",
-            address=f"{found.address}:{found.port}",
+            address=found.host_port,
         )

@@ -50,8 +50,8 @@ class Attachment:
         """The listeners as they stand now."""
         listeners = self.subscription.listeners
         if self._calls is None or listeners is not self._listeners:
-            timeout_seconds = self.record.retry.timeout_seconds
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, timeout_seconds), listeners
+            where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
+            self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
         return self._calls
 
 
@@ -65,6 +65,7 @@ class Push(Protocol):
     run: int
     after: int
     batches: bytes
+    moves: int | None
     parked: Sequence[Any] | None
     again: bool | None
     settled: Sequence[int] | None
@@ -129,7 +130,7 @@ class ListenerService:
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
         parked = [(one.id, one.key) for one in push.parked or ()]
-        begin = inbox.begin((push.epoch, push.run), push.after, parked, retry=bool(push.again))
+        begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0, parked, retry=bool(push.again))
         if inbox.moved_from is not None:
             self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):

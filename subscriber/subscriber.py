@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -12,11 +12,14 @@ from typing import Self
 import trio
 
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.filters import KEEP, FilterGiven, TopicsGiven
+from delivery.ids import Start
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.declaration import Declaration, Partitions
+from subscriber.declaration import Declaration
+from subscriber.listeners import Where
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.request import Start, check_request
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -48,23 +51,28 @@ class Subscriber(Declaration):
     _token: trio.lowlevel.TrioToken | None = None
     _error: BaseException | None = None
 
-    def subscribe(
-        self, queue: str, partitions: Partitions = None, topics: str | Iterable[str] | None = None,
+    def subscribe(  # noqa: PLR0913 - a subscription has so many sides
+        self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
+        filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
         retry: RetryPolicy | None = None, listener: Callable[..., object] | None = None,
         batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
-        `start` says where a *new* subscription begins (see subscriber.request): "latest", "earliest", a message id or a
-        time, or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions and
-        topics given now. `retry` says what becomes of messages that are not handled; None leaves that as it is. The
-        subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
-        `listener` or `batch_listener` given here. Raises InvalidRequest, and then what `start` raises.
+        `topics` are names and patterns (`orders.*`), `filter` an expression or a rule (docs/filters.md); the host sends
+        what fulfils both. Left out, both stay as a subscription that exists has them; None means all. Of what comes,
+        the messages for which `where(message)` is false are acknowledged without any listener being called.
+
+        `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
+        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
+        `retry` says what becomes of messages that are not handled; None leaves that as it is. The subscription is
+        registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
+        `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint),
+        and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, retry)
-        subscription = self._declare(request, listener, batch_listener)
-        self.subscriptions[queue] = subscription
+        request = check_request(queue, partitions, topics, start, filter, retry)
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         runtime = self._runtime
         if runtime is not None:
             try:

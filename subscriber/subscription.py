@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from delivery.errors import HootError, InvalidRequest
-from subscriber.listeners import LISTENERS_MAX, Form, Registered, check_listener
-from subscriber.request import Request
+from delivery.metastore.request import Request
+from subscriber.listeners import LISTENERS_MAX, Form, Registered, Where, check_listener
 
 State = Literal["new", "attached", "suspended", "taken_over", "deleted", "stopped"]
 """`new`: the subscriber was not started. `attached`: registered, messages come. `suspended`: ZooKeeper cannot be
@@ -49,7 +49,9 @@ class Subscription:
     from the next push on.
     """
 
-    def __init__(self, name: str, request: Request, listeners: tuple[Registered, ...]) -> None:
+    def __init__(
+        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None
+    ) -> None:
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""
         self.request = request
@@ -58,6 +60,8 @@ class Subscription:
         """Why the subscription ended, when it was taken over or deleted."""
         self.listeners = listeners
         """In the order of their registration."""
+        self.where = where
+        """What messages must fulfil for the listeners to be called."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"

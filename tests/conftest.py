@@ -1,4 +1,5 @@
-"""What tests of all folders share: a real ZooKeeper for the whole run, and a tree of one's own in it for each test."""
+"""What tests of all folders share: a real ZooKeeper and a real HBase for the whole run, each begun when a test
+asks for it, and a tree of one's own in ZooKeeper for each test."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from hypothesis import settings
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
+from tests.hbase import __main__ as running
+from tests.hbase.server import HBase
 
 # How long an example takes is no property of the code: it depends on what else the machine does.
 settings.register_profile("hoot", deadline=None)
@@ -22,6 +25,19 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
     """A running ZooKeeper. Tests that stop, pause or kill one start their own."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def hbase_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The Thrift gateways of a running HBase, as `host:port,…`: that of `make hbase` if one runs, else one of this run.
+
+    Tests that stop, pause or kill one start their own.
+    """
+    if (gateways := running.gateways()) is not None:
+        yield gateways
+        return
+    with HBase(tmp_path_factory.mktemp("hbase")) as server:
+        yield server.thrift
 
 
 @pytest.fixture

@@ -10,12 +10,14 @@ import trio
 from trio.testing import MockClock
 
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
+from delivery.batch.select import Refuses
 from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter
 from delivery.dispatch.retry import Kind
 from delivery.dispatch.target import STATUS_FAILED, STATUS_OK, Answer, More, Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, StorageUnavailable
+from delivery.filters import filter_of
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
@@ -64,7 +66,7 @@ class ScriptedPartition:
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         return self._find(after, bytes_max) if self.in_memory and self.lost is None else None
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         await trio.lowlevel.checkpoint()
         if self.lost is not None:
             raise self.lost
@@ -221,7 +223,7 @@ def simulated(story: Callable[[], Awaitable[None]]) -> None:
 
 
 async def deliver(
-    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: frozenset[str] = frozenset(),
+    partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: tuple[str, ...] = (),
     position: int = 0, policy: RetryPolicy = QUICK, letters: KeptLetters | None = None,
 ) -> list[int]:  # fmt: skip
     """Run a worker until its position is `until`; returns every position it reported."""
@@ -234,8 +236,8 @@ async def deliver(
             done.set()
 
     worker = SubscriptionWorker(
-        STREAM, partition, begin=Begin(position, 1, policy), topics=topics, config=SMALL, counters=NoCounters(),
-        ledger=NotedLedger(moved), letters=letters or KeptLetters(),
+        STREAM, partition, begin=Begin(position, 1, policy), wanted=filter_of(topics, None), config=SMALL,
+        counters=NoCounters(), ledger=NotedLedger(moved), letters=letters or KeptLetters(),
     )  # fmt: skip
     with trio.fail_after(600):
         async with trio.open_nursery() as nursery:

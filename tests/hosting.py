@@ -12,6 +12,7 @@ from delivery.batch import Row, encode, open_batch
 from delivery.cluster.ownership import Ownership
 from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, UnknownQueue
 from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.partitions import NEVER_OWNED, Claim, Seen, next_owner
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metrics import Metrics
 from delivery.model import QueueSettings
@@ -22,6 +23,7 @@ from delivery.storage.memory import MemoryDisk, MemoryStore
 from delivery.storage.tail import TailCache
 
 ME, OTHER = "this-host", "other-host"
+NOBODY: Seen = (None, NEVER_OWNED)
 
 
 def batch(*bodies: bytes, partition: int = 0, producer: int = 0, sequence: int = 0, topic: str = "") -> bytes:
@@ -84,30 +86,41 @@ class ScriptedDirectory:
     def __init__(self, cluster: ScriptedCluster) -> None:
         self._cluster = cluster
 
-    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
+    def partition(self, queue: str, partition: int) -> Seen:
         self._cluster.reads += 1
         self._cluster.answer()
-        return self._cluster.owners.get((queue, partition), (None, -1))
+        return self._cluster.owners.get((queue, partition), NOBODY)
 
-    def readable_owners(self, queue: str) -> tuple[dict[int, OwnerInfo], list[CorruptRecord]]:
-        found = self._cluster.owners.items()
-        return {number: record for (name, number), (record, _) in found if name == queue and record.host}, []
+    def partitions(self, places: Sequence[tuple[str, int]]) -> list[Seen | CorruptRecord]:
+        return [self.partition(*place) for place in places]
 
     def readable_hosts(self) -> tuple[list[HostRecord], list[CorruptRecord]]:
         me = HostRecord(ME, "10.0.0.1", 7000, None, self._cluster.current_session, "1", 0)
         return [me, *self._cluster.live.values()], list(self._cluster.corrupt)
 
     def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
-        if self._cluster.gate is not None:
-            assert self._cluster.gate.wait(10)
-        self._cluster.answer()
-        self._cluster.claims += 1
-        record, version = self._cluster.owners.get((queue, partition), (None, -1))
+        current, version = self._cluster.owners.get((queue, partition), NOBODY)
         if version != expected_version:
             raise BadVersion("somebody was faster")
-        claimed = OwnerInfo(host, session, (record.epoch if record else 0) + 1)
-        self._cluster.owners[queue, partition] = (claimed, version + 1)
-        return claimed
+        claim = Claim(queue, partition, next_owner(current, host, session), version)
+        if (error := self.claim_many([claim])[0]) is not None:
+            raise error
+        return claim.owner
+
+    def claim_many(self, claims: Sequence[Claim]) -> list[HootError | None]:
+        if claims and self._cluster.gate is not None:
+            assert self._cluster.gate.wait(10)
+        if claims:
+            self._cluster.answer()
+        return [self._claim(claim) for claim in claims]
+
+    def _claim(self, claim: Claim) -> HootError | None:
+        self._cluster.claims += 1
+        place = (claim.queue, claim.partition)
+        if self._cluster.owners.get(place, NOBODY)[1] != claim.version:
+            return BadVersion("somebody was faster")
+        self._cluster.owners[place] = (claim.owner, claim.version + 1)
+        return None
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
         if self._cluster.owners[queue, partition][1] != version:
@@ -126,6 +139,10 @@ class FaultyStore(MemoryStore):
         self.groups: list[int] = []
         self.fail: HootError | None = None
         self.fail_open: HootError | None = None
+        self.opening = threading.Event()
+        """Partitions are opened when it is set; `slow` limits that to one of them."""
+        self.opening.set()
+        self.slow: int | None = None
         self.gate: threading.Event | None = None
         self.released: list[str] = []
         self.deleted: list[str] = []
@@ -133,6 +150,8 @@ class FaultyStore(MemoryStore):
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
         if self.fail_open is not None:
             raise self.fail_open
+        if self.slow in (None, key.partition):
+            assert self.opening.wait(10)
         return super().open(key, epoch, settings)
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:

@@ -18,8 +18,8 @@ def preferences(name: str = "s", queue: str = "q", *, created_ms: int = 5, topic
     )  # fmt: skip
 
 
-def state(position: int, epoch: int = 1, created_ms: int = 5) -> SubscriptionState:
-    return SubscriptionState(position, epoch, "g", created_ms)
+def state(position: int, epoch: int = 1, created_ms: int = 5, *, moves: int = 0) -> SubscriptionState:
+    return SubscriptionState(position, epoch, "g", created_ms, moves)
 
 
 def save(position: int, version: Version, *, epoch: int = 1, partition: int = 0, name: str = "s") -> SaveState:

@@ -78,7 +78,7 @@ class Company:
             mending=self.mending, news=self.news, flush=self._flush,
         )  # fmt: skip
 
-    async def _flush(self) -> None:
+    async def _flush(self, queue: str, partition: int) -> None:
         """Notes how many owner's records there were at each flush of checkpoints."""
         await trio.lowlevel.checkpoint()
         self.flushed.append(self.cluster.claims)

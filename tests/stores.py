@@ -25,16 +25,19 @@ def batch(
     epoch: int = 1,
     durability: Durability = "fsync",
     producer: tuple[int, int] = (0, 0),
+    topic: str = "",
 ) -> Append:
     """A stamped batch of some bodies."""
-    rows = [(body, None, "", b"") for body in bodies]
+    rows = [(body, None, topic, b"") for body in bodies]
     header, data = stamped(rows, base_id, epoch=epoch, partition=key.partition, producer=producer)
     return Append(key, epoch, header, data, durability)
 
 
-def sized(base_id: int, size: int, *, key: PartitionKey = KEY, epoch: int = 1, count: int = 1) -> Append:
+def sized(
+    base_id: int, size: int, *, key: PartitionKey = KEY, epoch: int = 1, count: int = 1, topic: str = ""
+) -> Append:
     """A batch of `count` messages that share about `size` bytes that nothing can compress or repeat."""
-    return batch(base_id, [os.urandom(size // count) for _ in range(count)], key=key, epoch=epoch)
+    return batch(base_id, [os.urandom(size // count) for _ in range(count)], key=key, epoch=epoch, topic=topic)
 
 
 def store_all(store: MessageStore, batches: Sequence[Append]) -> None:

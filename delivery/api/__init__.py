@@ -1,1 +1,4 @@
-"""What a region host answers: Thrift calls (`thrift`; `reading` packed, `plain` for any language) and HTTP (`http`)."""
+"""What a region host answers: Thrift calls (`thrift`) and HTTP (`http`).
+
+Of the calls `reading` has the packed ones, `plain` and `subscribing` those for any language.
+"""

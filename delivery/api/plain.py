@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 
+from delivery.api.reading import asked_filter
 from delivery.api.scanners import Cursor, ReadPartition, Scanner, ScannerTable, check_range
 from delivery.batch import BATCH_COUNT_MAX, Row, encode
 from delivery.cluster.queues import QueueTable
@@ -54,7 +55,7 @@ class PlainCalls:
             raise InvalidRequest("a scanner needs at least one partition")
         for partition in chosen:
             check_partition(partition, total, queue)
-        topics = {check_topic(topic) for topic in (scan and scan.topics) or ()}
+        topics = asked_filter((scan and scan.topics) or ())
         wanted = check_range(scan and scan.startId, scan and scan.stopId, topics)
         scanner = Scanner([Cursor(queue, partition, wanted) for partition in chosen])
         return self._scanners.add(scanner, trio.current_time())

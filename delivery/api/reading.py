@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Sequence
 from typing import Any, Final
 
 import trio
@@ -12,13 +12,13 @@ from delivery.batch.layout import BATCH_BYTES_MAX
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.errors import InvalidRequest
+from delivery.filters import TOPICS_MAX, Filter, filter_of
 from delivery.ids import ID_MAX
-from delivery.model import check_name, check_topic
+from delivery.model import check_name
 from delivery.rpc.protocol import load_idl
 from delivery.storage.base import Chunk
 
 WAIT_MS_MAX: Final = 30_000
-TOPICS_MAX: Final = 1000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one read gives at most, unless a single batch is larger."""
 
@@ -36,13 +36,13 @@ class Reading:
             raise InvalidRequest("a read needs a request")
         after, until = _id(request.after), _id(request.upTo) or ID_MAX
         wait_seconds = min(max(request.waitMs or 0, 0), WAIT_MS_MAX) / 1000
-        topics = _topics(request.topics or ())
+        wanted = asked_filter(request.topics or (), request.filter)
         bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)
         owned = await self._acquire(request.queue, request.partition)
         deadline = trio.current_time() + wait_seconds
         data = b""
         while not data and after < until:
-            position, data = await _read_once(owned, after, until, bytes_max, topics)
+            position, data = await _read_once(owned, after, until, bytes_max, wanted)
             if position == after and not await _more(owned, after, deadline):
                 break
             after = max(after, position)
@@ -76,24 +76,24 @@ def check_number(partition: int | None) -> int:
 
 
 async def _read_once(
-    owned: OwnedPartition, after: int, until: int, bytes_max: int, topics: AbstractSet[str]
+    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Filter | None
 ) -> tuple[int, bytes]:
     """(everything up to here was looked at, the batches wanted of it)."""
     complete = owned.watermark
     chunk = await owned.read(after, bytes_max)
     if chunk is None:
         return max(after, min(complete, until)), b""
-    wanted = [header for header in chunk.headers if header.base_id <= until]
-    position = until if len(wanted) < len(chunk.headers) else min(chunk.last_id, until)
-    return position, _filtered(chunk, wanted, topics)
+    headers = [header for header in chunk.headers if header.base_id <= until]
+    position = until if len(headers) < len(chunk.headers) else min(chunk.last_id, until)
+    return position, _filtered(chunk, headers, wanted)
 
 
-def _filtered(chunk: Chunk, wanted: Sequence[Header], topics: AbstractSet[str]) -> bytes:
-    if not topics:
-        return chunk.data if len(wanted) == len(chunk.headers) else chunk.data[: sum(h.length for h in wanted)]
+def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Filter | None) -> bytes:
+    if wanted is None:
+        return chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
     kept, at = [], 0
-    for header in wanted:
-        part = select(header, chunk.data[at : at + header.length], topics)
+    for header in headers:
+        part = select(header, chunk.data[at : at + header.length], wanted)
         at += header.length
         if part is not None:
             kept.append(part)
@@ -118,10 +118,11 @@ def _id(number: int | None) -> int:
     return number
 
 
-def _topics(topics: Sequence[str]) -> frozenset[str]:
+def asked_filter(topics: Sequence[str], rule: str | None = None) -> Filter | None:
+    """The filter of the topics, patterns and rule that a call asks for, None for all. Raises InvalidRequest."""
     if len(topics) > TOPICS_MAX:
         raise InvalidRequest(f"at most {TOPICS_MAX} topics can be asked for at once, not {len(topics)}")
-    return frozenset(check_topic(topic) for topic in topics)
+    return filter_of(tuple(topics), rule or None)
 
 
 assert READ_BYTES_MAX <= BATCH_BYTES_MAX, "what fits a batch fits a frame"

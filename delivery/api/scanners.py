@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Awaitable, Callable, Sequence, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Final
 
@@ -18,6 +18,7 @@ import trio
 
 from delivery.batch import headers_in, open_batch, select
 from delivery.errors import HootError, InvalidRequest, Throttled, UnknownScanner
+from delivery.filters import Filter
 from delivery.ids import ID_MAX
 from delivery.model import Message
 from delivery.rpc.messages import plain_bytes
@@ -39,7 +40,7 @@ class Range(msgspec.Struct, frozen=True):
     """The first id wanted."""
     stop_id: int = ID_MAX
     """The first id not wanted."""
-    topics: frozenset[str] = frozenset()
+    filter: Filter | None = None
     """Empty for all."""
 
 
@@ -78,8 +79,8 @@ class Cursor:
         wanted, found = self._wanted, []
         for at, header in headers_in(chunk.data):
             data: bytes | None = chunk.data[at : at + header.length]
-            if wanted.topics and data is not None:
-                data = select(header, data, wanted.topics)
+            if wanted.filter is not None and data is not None:
+                data = select(header, data, wanted.filter)
             if data is not None:
                 found += [m for m in open_batch(data).messages(self.queue, self._after) if m.number < wanted.stop_id]
         return found
@@ -166,9 +167,9 @@ class ScannerTable:
             self.close(scanner_id)
 
 
-def check_range(start_id: int | None, stop_id: int | None, topics: AbstractSet[str]) -> Range:
+def check_range(start_id: int | None, stop_id: int | None, wanted: Filter | None) -> Range:
     """A range with its defaults: from the oldest message, without an end. Raises InvalidRequest."""
     start, stop = start_id or 0, ID_MAX if stop_id is None else stop_id
     if start < 0 or stop < 0:
         raise InvalidRequest(f"a scan starts and stops at message ids, not at {start} and {stop}")
-    return Range(start, stop, frozenset(topics))
+    return Range(start, stop, wanted)

@@ -15,6 +15,7 @@ import trio
 
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading, check_number
+from delivery.api.subscribing import SubscribingCalls
 from delivery.cluster.queues import QueueTable
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.metastore.live import LiveHosts
@@ -62,10 +63,10 @@ class ThriftApi:
 
     def __init__(
         self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners,
-        shared: Shared,
+        shared: Shared, *, subscribing: SubscribingCalls,
     ) -> None:  # fmt: skip
         self._publisher, self._reading, self._plain = publisher, reading, plain
-        self._queues, self._owners, self._shared = queues, owners, shared
+        self._queues, self._owners, self._shared, self._subscribing = queues, owners, shared, subscribing
         self._idl = load_idl("delivery")
 
     def begin(self, call: Call) -> Outcome:
@@ -137,6 +138,18 @@ class ThriftApi:
 
     async def _call_messageScannerClose(self, args: Any) -> None:  # noqa: N802
         self._plain.close_scanner(args.scannerId)
+
+    async def _call_createSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.create(args.queue, args.name, args.options)
+
+    async def _call_deleteSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.delete(args.queue, args.name)
+
+    async def _call_attachListener(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.attach(args.queue, args.subscription, args.listener, args.leaseMs, args.force)
+
+    async def _call_detachListener(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.detach(args.queue, args.subscription, args.listener)
 
     async def _call_getQueueLocations(self, args: Any) -> list[Any]:  # noqa: N802
         """Per partition the host to ask: its live owner, or any live host where nobody has touched it yet."""

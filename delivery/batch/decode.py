@@ -87,12 +87,38 @@ class Batch:
         """The topic of each message, or None when all have `topics[0]`."""
         return None if self._topic_index is None else list(map(self.topics.__getitem__, self._topic_index))
 
-    def columns(self) -> Columns:
-        """Everything as columns, keys and header blocks filled in where the batch has none."""
+    @property
+    def topic_index(self) -> Sequence[int]:
+        """The place of each message's topic in `topics`."""
+        return bytes(self.header.count) if self._topic_index is None else self._topic_index
+
+    def columns(self, places: Sequence[int] | None = None) -> Columns:
+        """Everything as columns, keys and header blocks filled in where the batch has none.
+
+        With `places`, those messages alone, which keep their ids; what lies between them is not touched.
+        """
+        if places is not None:
+            return self._picked(places)
         count = self.header.count
         topics = self.topic_column() or self.topics * count
         return Columns(topics, self._key_column() or [None] * count, self._block_column() or [b""] * count,
                        self.bodies(), self.positions)  # fmt: skip
+
+    def _picked(self, places: Sequence[int]) -> Columns:
+        topics, index = self.topics, self.topic_index
+        keys: list[bytes | None] = [None] * len(places)
+        blocks = [b""] * len(places)
+        if self._keys is not None:
+            at, lengths, presence = self._keys
+            found = _pick(self._data, at, lengths, places)
+            keys = [
+                key if presence is None or presence[place] else None for key, place in zip(found, places, strict=True)
+            ]
+        if self._blocks is not None:
+            blocks = _pick(self._data, *self._blocks, places)
+        bodies = _pick(self._data, self._bodies_at, self._body_lengths, places)
+        positions = places if self.positions is None else [self.positions[place] for place in places]
+        return Columns([topics[index[place]] for place in places], keys, blocks, bodies, positions)
 
     def bodies(self) -> Sequence[bytes]:
         """The body of each message."""
@@ -162,3 +188,12 @@ def _split(data: bytes, at: int, lengths: array[int]) -> Sequence[bytes]:
         parts = list(chain.from_iterable(_group_of(first).iter_unpack(memoryview(data)[at : at + whole])))
         return parts + [data[i : i + first] for i in range(at + whole, at + count * first, first)]
     return [data[a:b] for a, b in pairwise(accumulate(lengths, initial=at))]
+
+
+def _pick(data: bytes, at: int, lengths: array[int], places: Sequence[int]) -> list[bytes]:
+    """Some of the byte strings of `lengths` that follow one another from `at`."""
+    first = lengths[0]
+    if lengths.count(first) == len(lengths):
+        return [data[at + first * place : at + first * (place + 1)] for place in places]
+    ends = list(accumulate(lengths, initial=at))
+    return [data[ends[place] : ends[place + 1]] for place in places]

@@ -1,49 +1,70 @@
-"""The part of a batch that a topic filter leaves: a sparse batch with the same ids, epoch and span."""
+"""The part of a batch that a filter leaves: a sparse batch with the same ids, epoch and span."""
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
-from itertools import compress
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from delivery.batch.decode import Batch, open_batch
-from delivery.batch.encode import Columns, assemble
+from delivery.batch.encode import assemble
 from delivery.batch.layout import HEADER_BYTES, Header
 
+Refuses = Callable[[Header, bytes], bool]
+"""Whether nothing is wanted of a batch with this header and topic dictionary, for sure."""
 
-def select(header: Header, data: bytes, topics: AbstractSet[str]) -> bytes | None:
-    """The messages of the batch whose topic is in `topics`: `data` itself if all are, None if none is.
 
-    The dictionary at the front decides for most batches; only a batch with both kinds is opened and packed anew.
+class Wanted(Protocol):
+    """What messages are wanted (filters.Filter)."""
+
+    def decide(self, header: Header, dictionary: bytes) -> bool | None:
+        """Whether all messages or none of a batch are, by its header and topic dictionary; None when it must be opened.
+
+        The dictionary is in its bytes, the same for most batches of a queue: see `topics_in`.
+        """
+
+    def choose(self, batch: Batch) -> Sequence[int]:
+        """The places of those that are, rising."""
+
+
+def select(header: Header, data: bytes, wanted: Wanted) -> bytes | None:
+    """The messages of the batch that are wanted: `data` itself if all are, None if none is.
+
+    The header and the dictionary behind it decide for most batches; only one that holds both kinds is opened and
+    packed anew.
     """
-    present = _dictionary(header, data)
-    if present.isdisjoint(topics):
-        return None
-    if present <= topics:
+    decided = wanted.decide(header, dictionary_in(header, data))
+    if decided is not None:
+        return data if decided else None
+    batch = open_batch(data, header)
+    places = wanted.choose(batch)
+    if len(places) == header.count:
         return data
-    return _repack(open_batch(data), topics)
+    return _repack(batch, places) if places else None
 
 
-def _dictionary(header: Header, data: bytes) -> set[str]:
-    found, at = set(), HEADER_BYTES
-    for _ in range(header.topic_count):
-        end = at + 1 + data[at]
-        found.add(data[at + 1 : end].decode("ascii"))
+def topics_in(dictionary: bytes) -> list[str]:
+    """The topics of a dictionary."""
+    found, at = [], 0
+    while at < len(dictionary):
+        end = at + 1 + dictionary[at]
+        found.append(dictionary[at + 1 : end].decode("ascii"))
         at = end
     return found
 
 
-def _repack(batch: Batch, topics: AbstractSet[str]) -> bytes:
-    columns, header = batch.columns(), batch.header
-    wanted = [topic in topics for topic in columns.topics]
-    places = columns.positions if columns.positions is not None else range(header.count)
-    kept = Columns(
-        tuple(compress(columns.topics, wanted)),
-        tuple(compress(columns.keys, wanted)),
-        tuple(compress(columns.blocks, wanted)),
-        tuple(compress(columns.bodies, wanted)),
-        tuple(compress(places, wanted)),
-    )
+def dictionary_in(header: Header, data: bytes, at: int = 0) -> bytes:
+    """The dictionary of the batch that begins at `at`. Raises IndexError when it is not all there."""
+    first = place = at + HEADER_BYTES
+    for _ in range(header.topic_count):
+        place += 1 + data[place]
+    if place > len(data):
+        raise IndexError
+    return data[first:place]
+
+
+def _repack(batch: Batch, places: Sequence[int]) -> bytes:
+    header = batch.header
     return assemble(
-        kept, header.partition, base_id=header.base_id, epoch=header.epoch, producer_id=header.producer_id,
-        producer_sequence=header.producer_sequence, span=header.span,
+        batch.columns(places), header.partition, base_id=header.base_id, epoch=header.epoch,
+        producer_id=header.producer_id, producer_sequence=header.producer_sequence, span=header.span,
     )  # fmt: skip

@@ -46,7 +46,17 @@ def bench(
     runs: Annotated[int, typer.Option(min=1, max=100, help="Repeat, and print the medians at the end.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="latency: messages per second.")] = 1000.0,
     subscriptions: Annotated[int, typer.Option(min=1, max=100, help="fanout: how many.")] = 8,
-    selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share that is wanted.")] = 0.01,
+    selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share of the topic `wanted`.")] = 0.01,
+    expression: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="EXPRESSION",
+            show_default="topic = 'wanted'",
+            help="filter: on topic and body.n, which is 0 to 999 in turn.",
+        ),
+    ] = None,
+    apart: Annotated[bool, typer.Option(help="filter: each topic in batches of its own.")] = False,
     partitions: Annotated[
         int, typer.Option(min=1, max=32767, help="Of the queue, dealt out to the hosts; a batch goes to a random one.")
     ] = 1,
@@ -80,6 +90,7 @@ def bench(
     with ExitStack() as stack:
         measure = _prepare(stack, case, {
             "size": size, "messages": count, "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity,
+            "expression": expression, "apart": apart,
             "partitions": partitions, "durability": durability.value, "batches": batches,
         }, zookeeper, processes or 1)  # fmt: skip
         for _ in range(runs):

@@ -32,7 +32,10 @@ class Task(msgspec.Struct):
     ids_file: str
     start: str = "latest"
     topics: list[str] = []
+    filter: str | None = None
     latency: bool = False
+    from_first: bool = False
+    """Note when the first message came."""
     batches: bool = False
     """Use a batch listener."""
     spread: bool = False
@@ -45,6 +48,8 @@ class Outcome(msgspec.Struct):
 
     count: int
     attached_ns: int
+    first_ns: int
+    """0 unless asked for."""
     last_ns: int
     latencies_ns: list[int]
 
@@ -56,7 +61,7 @@ class Tally:
         self.ids = array("q")
         self.latencies: list[int] = []
         self.expected = expected
-        self.last_ns = 0
+        self.first_ns = self.last_ns = 0
         self.done = Event()
 
     def message(self, message: Message) -> None:
@@ -69,6 +74,16 @@ class Tally:
         """As `message`, with the time since the publisher meant to send it (first 8 bytes of the body)."""
         self.latencies.append(time.monotonic_ns() - int.from_bytes(message.body[:8], "little"))
         self.message(message)
+
+    def first_message(self, message: Message) -> None:
+        """As `message`, noting when the first one came."""
+        self.first_ns = self.first_ns or time.monotonic_ns()
+        self.message(message)
+
+    def first_batch(self, messages: list[Message]) -> None:
+        """As `batch`, noting when the first message came."""
+        self.first_ns = self.first_ns or time.monotonic_ns()
+        self.batch(messages)
 
     def batch(self, messages: list[Message]) -> None:
         """Per push."""
@@ -110,9 +125,11 @@ def run(task: Task) -> Outcome:
     """Subscribe, receive what is expected, and leave the durable state for the parent to look at."""
     tally = SpreadTally(task.expected) if task.spread else Tally(task.expected)
     subscriber = Subscriber(task.name, zookeeper=task.zookeeper)
-    subscription = subscriber.subscribe(task.queue, start=task.start, topics=task.topics or None)
+    subscription = subscriber.subscribe(task.queue, start=task.start, topics=task.topics or None, filter=task.filter)
     if task.batches:
-        subscription.batch_listener(tally.batch)
+        subscription.batch_listener(tally.first_batch if task.from_first else tally.batch)
+    elif task.from_first:
+        subscription.listener(tally.first_message)
     else:
         subscription.listener(tally.timed_message if task.latency else tally.message)
     attached_ns = time.monotonic_ns()
@@ -124,7 +141,7 @@ def run(task: Task) -> Outcome:
     if isinstance(tally, SpreadTally):
         with partitions_beside(Path(task.ids_file)).open("wb") as file:
             tally.partitions.tofile(file)
-    return Outcome(len(tally.ids), attached_ns, tally.last_ns, tally.latencies)
+    return Outcome(len(tally.ids), attached_ns, tally.first_ns, tally.last_ns, tally.latencies)
 
 
 def _say(value: object) -> None:

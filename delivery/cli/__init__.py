@@ -4,7 +4,6 @@
     queues.py          hoot queue …
     messages.py        hoot publish, hoot scan, hoot subscribe
     subscriptions.py   hoot subscription …
-    parked.py          hoot subscription parked, release
     deadletters.py     hoot dlq …
     hosts.py           hoot host …
     partitions.py      hoot partition …
@@ -29,7 +28,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import deadletters, hosts, messages, metastore, parked, partitions, queues, serve, subscriptions
+from delivery.cli import deadletters, hosts, messages, metastore, partitions, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
 
 _ELSEWHERE = ("bench", "demo")
@@ -108,7 +107,7 @@ def version() -> None:
     print(f"hoot {software_version()}")
 
 
-for commands in (serve, messages, queues, subscriptions, parked, deadletters, hosts, partitions, metastore):
+for commands in (serve, messages, queues, subscriptions, deadletters, hosts, partitions, metastore):
     commands.add_to(app)
 
 

@@ -40,6 +40,7 @@ _HINTS = {
     "queue_exists": "`hoot queue info NAME` shows it, `hoot queue update NAME` changes its settings",
     "unknown_partition": "`hoot queue info NAME` shows the partitions",
     "unknown_subscription": "`hoot subscription list` shows the subscriptions",
+    "subscription_exists": "`hoot subscription info QUEUE NAME` shows it",
     "unknown_host": "`hoot host list` shows the live ones",
     "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
     "subscription_busy": "stop the other subscriber, take another --name, or take this one over with --force",

@@ -51,7 +51,7 @@ def list_hosts(zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_json
     ]  # fmt: skip
     rows = [
         [
-            host.host, f"{host.address}:{host.port}", str(host.http_port or NOTHING), host.version,
+            host.host, host.host_port, str(host.http_port or NOTHING), host.version,
             age(host.started_ms), number(host.partitions), number(round(host.messages_per_second)),
             size(round(host.bytes_per_second)), _state(host),
         ]
@@ -78,7 +78,7 @@ def info(
         return
     show_fields([
         ("host", found.host),
-        ("address", f"{found.address}:{found.port}"),
+        ("address", found.host_port),
         ("http port", str(found.http_port or NOTHING)),
         ("version", found.version),
         ("started", age(found.started_ms)),

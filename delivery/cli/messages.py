@@ -80,6 +80,7 @@ def scan(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
+    filter: options.Filter = None,
     start: From = "earliest",
     end: Annotated[
         str | None, typer.Option("--to", metavar="PLACE", show_default="the end", help="Stop there; itself left out.")
@@ -101,7 +102,7 @@ def scan(
         raise typer.BadParameter("--follow has no end, --to names one: give one of them")
     until = None if end is None else options.place(end, "--to")
     first = options.place(start, "--from")
-    selection = Selection(options.chosen(partitions), _names(topics), first, until, limit)
+    selection = Selection(options.chosen(partitions), _names(topics), filter, first, until, limit)
     scan_all(zookeeper, queue, selection, _form(form, as_json=as_json), follow=follow)
 
 
@@ -116,6 +117,7 @@ def subscribe(
     ] = None,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
+    filter: options.Filter = None,
     start: From = "latest",
     limit: Limit = None,
     force: Annotated[bool, typer.Option("--force", help="Take the subscription over from another subscriber.")] = False,
@@ -126,15 +128,17 @@ def subscribe(
     """Receive messages as a subscriber, and print them until Ctrl-C.
 
     With --name the subscription is durable: the next `hoot subscribe` under that name goes on behind the last message
-    that was printed, and --from counts only the first time. Without, the subscription is deleted at the end (if this
-    program is killed, it stays; its name begins with `cli-`). A message counts as handled when it was printed.
+    that was printed, and --from counts only the first time; topics and filter stay until others are named. Without,
+    the subscription is deleted at the end (if this program is killed, it stays; its name begins with `cli-`). A message
+    counts as handled when it was printed.
     """
     from delivery.cli.subscribing import Subscribing
 
     first = options.place(start, "--from")
     wanted = Subscribing(
-        queue, name, options.chosen(partitions), _names(topics), first, limit, force, _form(form, as_json=as_json)
-    )
+        queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
+        _form(form, as_json=as_json),
+    )  # fmt: skip
     wanted.run(zookeeper)
 
 

@@ -136,6 +136,7 @@ ZooKeeper = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
 OneQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only of this queue.", show_default="all queues")]
+SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 DataFolder = Annotated[
@@ -155,9 +156,17 @@ Partitions = Annotated[
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", "-t", metavar="NAME", help="Only this topic; repeatable. Default: all.", show_default=False
+        "--topic", "-t", metavar="NAME", show_default=False,
+        help="Only this topic, or those that match, as orders.* does; repeatable. Default: all.",
     ),
-]
+]  # fmt: skip
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", metavar="EXPRESSION", show_default=False,
+        help="Only messages for which this holds: an expression such as \"hops > 3\", or a rule as JSON.",
+    ),
+]  # fmt: skip
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
 Format = Annotated[
     str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")

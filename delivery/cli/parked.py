@@ -14,7 +14,6 @@ import typer
 from delivery.cli import options
 from delivery.cli.formats import printable, text_or_base64
 from delivery.cli.output import NOTHING, Column, moment, number, show_json, show_table, span, tell
-from delivery.cli.subscriptions import Name, subscription_app
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
@@ -26,15 +25,9 @@ Keys = Annotated[
 ]
 
 
-def add_to(_: typer.Typer) -> None:
-    """Add the commands of this module to those of subscriptions."""
-    subscription_app.command()(parked)
-    subscription_app.command()(release)
-
-
 def parked(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -57,7 +50,7 @@ def parked(
 
 def release(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     *,
     keys: Keys = None,
     dry_run: options.DryRun = False,

@@ -94,10 +94,10 @@ def partition_fields(one: OwnedBy) -> dict[str, Any]:
         "partition": one.partition,
         "epoch": one.epoch,
         "host": None if one.host is None else one.host.host,
-        "address": None if one.host is None else f"{one.host.address}:{one.host.port}",
+        "address": None if one.host is None else one.host.host_port,
     }
 
 
 def _row(one: OwnedBy) -> list[str]:
-    place = [NOTHING, NOTHING] if one.host is None else [one.host.host, f"{one.host.address}:{one.host.port}"]
+    place = [NOTHING, NOTHING] if one.host is None else [one.host.host, one.host.host_port]
     return [one.queue, str(one.partition), str(one.epoch or NOTHING), *place]

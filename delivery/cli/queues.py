@@ -28,6 +28,7 @@ from delivery.cli.output import (
     span,
     tell,
 )
+from delivery.cli.purging import purge
 from delivery.metastore.records import QueueRecord
 from delivery.model import Durability, QueueSettings
 
@@ -56,6 +57,7 @@ BodyLimit = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
+    queue_app.command()(purge)
     app.add_typer(queue_app, name="queue")
 
 

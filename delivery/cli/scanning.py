@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delivery.cli.formats import Printer
 from delivery.cli.options import Start
@@ -21,17 +21,17 @@ class Selection(NamedTuple):
 
     partitions: tuple[int, ...] | None
     topics: tuple[str, ...] | None
+    filter: str | None
     start: Start
     end: Start | None
     limit: int | None
 
     def scanner(self, queue: Queue, *, follow: bool) -> QueueScanner | CombinedPartitionScanner:
         """A scanner over them; the caller closes it."""
+        scope: dict[str, Any] = {"start": self.start, "stop": self.end, "topics": self.topics or (), "follow": follow}
         if self.partitions is None:
-            return queue.scanner(start=self.start, stop=self.end, topics=self.topics or (), follow=follow)
-        return queue.combined_scanner(
-            self.partitions, start=self.start, stop=self.end, topics=self.topics or (), follow=follow
-        )
+            return queue.scanner(**scope, filter=self.filter)
+        return queue.combined_scanner(self.partitions, **scope, filter=self.filter)
 
 
 def scan_all(zookeeper: str, queue: str, selection: Selection, form: str, *, follow: bool) -> None:

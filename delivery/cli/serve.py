@@ -8,6 +8,7 @@ and the end of the session are still written to it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -34,6 +35,9 @@ ZOOKEEPER_PORT = 2181
 _SWITCH_SECONDS = 0.0005
 """How long a thread of the host may keep the others from running. After each system call the committing thread waits
 for its turn: with Python's 5 ms a busy host stored a fifth less."""
+_COLLECTED_AFTER = (20_000, 10, 10)
+"""New objects after which the collector of cycles looks at them, as gc.set_threshold takes it. With Python's 700 a host
+spent half of its time on looking while it took thousands of partitions over, and stood still for seconds."""
 _LOOK_SECONDS = 1.0
 _RESTART_DELAY_MAX_SECONDS = 30.0
 
@@ -52,6 +56,10 @@ OtherZooKeeper = Annotated[
     ),
 ]  # fmt: skip
 Embedded = Annotated[bool, typer.Option("--embedded", help="Start a ZooKeeper here, even if HOOT_ZOOKEEPER names one.")]
+HBaseThrift = Annotated[
+    str | None,
+    typer.Option(metavar="HOSTS", show_default="127.0.0.1:9090", help="HBase's Thrift gateways: HOST:PORT,…"),
+]
 Processes = Annotated[
     int, typer.Option(min=1, max=64, metavar="N", help="Hosts to run, each a process; given ports are the first ones.")
 ]
@@ -95,6 +103,8 @@ def serve(
     http_port: HttpPort = 0,
     no_http: Annotated[bool, typer.Option("--no-http", help="No HTTP at all.")] = False,
     zookeeper_port: Annotated[int | None, _zookeeper_port("Of the embedded ZooKeeper.")] = None,
+    store: Annotated[str, typer.Option(metavar="KIND", help="Where messages are stored: log or hbase.")] = "log",
+    hbase_thrift: HBaseThrift = None,
     session_timeout: Annotated[float | None, _span("How soon others notice that this host died (6s).")] = None,
     grace: Annotated[float | None, _span("How long a stop waits for subscribers' answers (10s).")] = None,
     segment_size: Annotated[int | None, _size("Of a log segment; retention drops whole ones (64MiB).")] = None,
@@ -120,11 +130,12 @@ def serve(
     logs.set_up(log_level, as_json=log_json)
     flags: dict[str, Any] = {
         "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
-        "tail_cache_bytes": tail_cache,
+        "tail_cache_bytes": tail_cache, "hbase_thrift": hbase_thrift,
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
     http = None if no_http else http_port
-    config = HostConfig(data=options.data_folder(data), address=address, port=port, http_port=http, **given)
+    folder = options.data_folder(data)
+    config = HostConfig(data=folder, address=address, port=port, http_port=http, store=store, **given)
     config = with_settings(config, settings or []).check()
     hosts = configs(config, processes) if processes > 1 else [config]
     outside = None if embedded else zookeeper
@@ -156,6 +167,7 @@ def _run(hosts: list[HostConfig], own: EmbeddedZooKeeper | None, level: logs.Lev
 
     if len(hosts) == 1:
         sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.set_threshold(*_COLLECTED_AFTER)
         trio.run(_host, hosts[0], own)
         return
     crew = Crew([command(one, level, as_json=as_json) for one in hosts])
@@ -180,10 +192,11 @@ async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
 
 
 def _announce(record: Any, config: HostConfig, own: EmbeddedZooKeeper | None) -> None:  # noqa: ANN401
-    print(f"region host {record.host} listens on {record.address}:{record.port}")
+    print(f"region host {record.host} listens on {record.host_port}")
     if record.http_port is not None:
         print(f"metrics and health: http://{record.address}:{record.http_port}/metrics /healthz /readyz")
-    print(f"data: {config.data.absolute()}")
+    stored = f"tables {config.hbase_prefix}.* of HBase at {config.hbase_thrift}" if config.store == "hbase" else None
+    print(f"data: {stored or config.data.absolute()}")
     print(f"ZooKeeper: {config.zookeeper}{' (embedded)' if own is not None else ''}", flush=True)
     _name_zookeeper(config.zookeeper)
 

@@ -14,6 +14,7 @@ from delivery.cli.errors import PipeClosed
 from delivery.cli.formats import Printer
 from delivery.cli.options import Start
 from delivery.cli.stopping import on_sigterm
+from delivery.filters import KEEP
 from delivery.model import Message
 
 _LOOK_SECONDS = 0.2
@@ -66,6 +67,7 @@ class Subscribing(NamedTuple):
     name: str | None
     partitions: tuple[int, ...] | None
     topics: tuple[str, ...] | None
+    filter: str | None
     start: Start
     limit: int | None
     force: bool
@@ -84,8 +86,9 @@ class Subscribing(NamedTuple):
             handler.addFilter(lambda _: not listener.done.is_set())
         subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force)
         subscription = subscriber.subscribe(
-            self.queue, partitions=self.partitions, topics=self.topics, start=self.start
-        )
+            self.queue, partitions=self.partitions, topics=self.topics or KEEP, start=self.start,
+            filter=self.filter or KEEP,
+        )  # fmt: skip
         subscription.listener(listener.take)
         subscription.batch_listener(listener.flush)
         with on_sigterm(listener.done.set), subscriber:

@@ -1,33 +1,69 @@
-"""`hoot subscription …`: who has got how far.
+"""`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, listener, lag, lag_seconds}`
-with the listener as `host:port`, null when none is attached; `lag` counts messages and `lag_seconds` is the age of the
-oldest of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start,
-position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
+lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
+`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
+adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
+now (its host does not answer) are null.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
+from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
+from delivery.cli.parked import parked, release
+from delivery.cli.seeking import seek
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
 
-subscription_app = typer.Typer(help="List, show and delete subscriptions.")
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
+subscription_app = typer.Typer(help="Create, list, show, change, move and delete subscriptions.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
+    for command in (seek, update, explain, parked, release):
+        subscription_app.command()(command)
     app.add_typer(subscription_app, name="subscription")
+
+
+@subscription_app.command()
+def create(
+    queue: options.QueueName,
+    name: options.SubscriptionName,
+    *,
+    partitions: options.Partitions = None,
+    topics: options.Topics = None,
+    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
+
+    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
+    the partitions begin.
+    """
+    from delivery.client import connect
+
+    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    with connect(zookeeper) as client:
+        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+    if as_json:
+        show_json({
+            "queue": queue, "subscription": name, "created": moment(record.created_ms),
+            "all_partitions": record.all_partitions, "topics": list(record.topics),
+            "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+        })  # fmt: skip
+    else:
+        print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
 
 
 @subscription_app.command("list")
@@ -51,13 +87,13 @@ def list_subscriptions(
     ]  # fmt: skip
     show_table(columns, [_row(one) for one in found])
     if not found:
-        tell("no subscriptions yet: `hoot subscribe QUEUE --name NAME` makes one, as every subscriber does")
+        tell("no subscriptions yet: `hoot subscription create QUEUE NAME` makes one, as every subscriber does")
 
 
 @subscription_app.command()
 def info(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -74,6 +110,7 @@ def info(
         ("queue", queue),
         ("created", age(found.created_ms)),
         ("topics", ", ".join(found.topics) or "all"),
+        ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
     ])  # fmt: skip
     print()
@@ -95,7 +132,7 @@ def info(
 @subscription_app.command()
 def delete(
     queue: options.QueueName,
-    name: Name,
+    name: options.SubscriptionName,
     yes: options.Yes = False,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
@@ -127,6 +164,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "created": moment(found.created_ms),
         "all_partitions": found.all_partitions,
         "topics": list(found.topics),
+        "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),

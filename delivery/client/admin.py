@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
+from delivery.client.filtering import Explained, Filtering, change
 from delivery.client.hosts import Owners
-from delivery.errors import HootError, InvalidRequest, UnknownSubscription
-from delivery.ids import MessageId
+from delivery.client.positions import Move, Positions
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.filters import FilterGiven, TopicsGiven
+from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
 
@@ -68,6 +73,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     created_ms: int
     all_partitions: bool
     topics: tuple[str, ...]
+    filter: str | None
+    """Its rule as JSON."""
     listener: str | None
     """host:port of the subscriber that is attached."""
     partitions: tuple[SubscribedPartition, ...]
@@ -93,6 +100,8 @@ class Admin:
 
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._positions = Positions(catalog, calls)
+        self._filtering = Filtering(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
@@ -148,9 +157,34 @@ class Admin:
             position = states[number].position if number in states else start
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
-            queue, name, record.created_ms, record.all_partitions, record.topics,
-            None if listener is None else f"{listener.address}:{listener.port}", tuple(partitions),
+            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
+            None if listener is None else listener.host_port, tuple(partitions),
         )  # fmt: skip
+
+    def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
+        """See Client.create_subscription. One left over from an earlier queue of the name makes room."""
+        queue = self._catalog.queue(request.queue)
+        found = self._catalog.subscription(request.queue, name)
+        if found is not None and found.generation == queue.generation:
+            raise SubscriptionExists(f"queue {queue.name!r} has a subscription {name!r} already")
+        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), time.time_ns() // 1_000_000)
+        if found is not None:
+            self._catalog.delete_subscription(found.queue, name)
+        self._catalog.put_subscription(record, create=True)
+        return record
+
+    def update_subscription(
+        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+    ) -> SubscriptionRecord:
+        """See Client.update_subscription."""
+        wanted = change(topics, filter_)
+        if dry_run:
+            return wanted(self._subscription(queue, name))
+        return self._catalog.change_subscription(queue, name, wanted)
+
+    def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
+        """See Client.explain."""
+        return self._filtering.explain(self._subscription(queue, name), message, partition)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""
@@ -165,6 +199,15 @@ class Admin:
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
         return self._catalog.release_parked(queue, name, keys, time.time_ns() // 1_000_000)
+
+    def seek(
+        self, queue: str, name: str, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool
+    ) -> list[Move]:
+        """See Client.seek."""
+        return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
+
+    def _last_id(self, queue: str, partition: int) -> int:
+        return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         record = self._catalog.subscription(queue, name)

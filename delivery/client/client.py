@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
+from delivery.client.filtering import Explained
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
+from delivery.client.positions import Move
 from delivery.client.queue import Queue
 from delivery.errors import Closed, UnknownQueue
+from delivery.filters import KEEP, FilterGiven, TopicsGiven
+from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import dead_letter_queue
-from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.rpc.pool import Pool
@@ -127,6 +132,54 @@ class Client:
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         return self._open().subscription_info(queue, name)
+
+    def seek(
+        self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,
+        dry_run: bool = False,
+    ) -> list[Move]:  # fmt: skip
+        """Move a subscription to another place, in all its partitions or in `partitions`; gives the moves.
+
+        Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
+        partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
+        what is in its callbacks at that moment is still handled. `dry_run` changes nothing.
+
+        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
+        partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
+        """
+        return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
+
+    def create_subscription(
+        self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
+        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest",
+    ) -> SubscriptionRecord:  # fmt: skip
+        """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
+
+        `partitions`, `topics`, `filter` and `start` as in Subscriber.subscribe. Raises SubscriptionExists,
+        UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
+        """
+        return self._open().create_subscription(name, check_request(queue, partitions, topics, start, filter))
+
+    def update_subscription(
+        self, queue: str, name: str, *,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, dry_run: bool = False,
+    ) -> SubscriptionRecord:  # fmt: skip
+        """Change what a subscription takes, attached or not; its workers follow at once, from their checkpoints on.
+
+        `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
+        is left out stays. What is out at that moment may still be handled under the old filter. Gives the
+        preferences as they are then; `dry_run` changes nothing.
+
+        Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
+        """
+        return self._open().update_subscription(queue, name, topics, filter, dry_run=dry_run)
+
+    def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
+        """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.
+
+        Raises UnknownQueue, UnknownSubscription, UnknownPartition; InvalidRequest when no partition holds the message;
+        CorruptRecord for a message that is damaged.
+        """
+        return self._open().explain(queue, name, message, partition)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

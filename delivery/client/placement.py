@@ -44,7 +44,7 @@ class Placement:
         Raises UnknownHost, naming what comes near.
         """
         live = self._catalog.hosts()
-        found = [host for host in live if name in (host.host, f"{host.address}:{host.port}")]
+        found = [host for host in live if name in (host.host, host.host_port)]
         found = found or [host for host in live if name and host.host.startswith(name)]
         if len(found) == 1:
             return found[0]
@@ -52,7 +52,7 @@ class Placement:
             raise NoHost("no region host is registered: start one with `hoot serve`")
         if found:
             raise UnknownHost(f"{name!r} may be {' or '.join(host.host for host in found)}: give more of it")
-        near = near_names(name, [name for host in live for name in (host.host, f"{host.address}:{host.port}")])
+        near = near_names(name, [name for host in live for name in (host.host, host.host_port)])
         hint = f"did you mean {' or '.join(near)}?" if near else "`hoot host list` shows the live ones"
         raise UnknownHost(f"there is no host {name!r}: {hint}")
 

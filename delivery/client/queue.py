@@ -17,9 +17,9 @@ from delivery.client.machine import Target
 from delivery.client.outgoing import Bytes, NewMessage, Outgoing
 from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
-from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scope, Start
+from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scope
 from delivery.errors import Closed
-from delivery.ids import MessageId
+from delivery.ids import MessageId, Start
 from delivery.metastore.records import QueueRecord
 from delivery.model import QueueSettings, check_partition
 

@@ -17,16 +17,16 @@ import heapq
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
-from delivery.ids import ID_MAX, MessageId, first_id_at
-from delivery.model import Message, check_topic
+from delivery.filters import FilterSpec, check_pattern, parse_rule, rule_json
+from delivery.ids import ID_MAX, LATEST, Start, check_start, first_id_at
+from delivery.model import Message
 from delivery.rpc.protocol import load_idl
 
 READ_BYTES = 1024 * 1024
@@ -40,9 +40,6 @@ FOLLOW_SECONDS = 1.0
 FOLLOW_SECONDS_EACH = 0.1
 """The same with several partitions, which are waited for in turn."""
 
-Start = int | datetime | Literal["earliest", "latest"]
-"""A place in a queue: a message id (MessageId or number), a time, the oldest message, or the end of now."""
-
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a scanner reads."""
@@ -52,7 +49,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     stop: Start | None = None
     """The first message not wanted; None for no end, `latest` for the end of now."""
     topics: Sequence[str] = ()
-    """Only messages with one of these; none for all."""
+    """Only messages with one of these, names and patterns; none for all."""
+    filter: FilterSpec | None = None
+    """Only messages for which this holds; see docs/filters.md."""
     follow: bool = False
     """Whether `next` waits at the end instead of giving None."""
     timeout: float = 30.0
@@ -116,7 +115,8 @@ class PartitionScanner(Scanner):
         """Finds the place to start. Raises InvalidRequest when it lies in the future, UnknownQueue, NoHost."""
         self.queue, self.partition, self.follows = queue, partition, scope.follow
         self._calls, self._scope, self._read_bytes = calls, scope, read_bytes
-        self._topics = [check_topic(topic) for topic in scope.topics]
+        self._topics = [check_pattern(topic) for topic in scope.topics]
+        self._filter = None if scope.filter is None else rule_json(parse_rule(scope.filter))
         self._request = load_idl("delivery").ReadRequest
         self._closed = False
         self._ready: Iterator[Message] = iter(())
@@ -154,7 +154,7 @@ class PartitionScanner(Scanner):
         """Read on. False when there was nothing more."""
         request = self._request(
             queue=self.queue, partition=self.partition, after=self._after, upTo=self._stop - 1, topics=self._topics,
-            bytesMax=self._read_bytes, waitMs=round(wait * 1000),
+            bytesMax=self._read_bytes, waitMs=round(wait * 1000), filter=self._filter,
         )  # fmt: skip
         reply = self._calls.call(self.queue, self.partition, "read", request, timeout=self._scope.timeout, wait=wait)
         moved = reply.position > self._after
@@ -173,21 +173,13 @@ class PartitionScanner(Scanner):
 
     def _resolve(self, place: Start, *, start: bool = False) -> int:
         """The id at a place."""
-        if place == "earliest":
-            return 1
-        if place == "latest":
+        after = check_start(place)
+        if after == LATEST:
             return self._last_id() + 1
-        if isinstance(place, datetime):
-            number = first_id_at(round(place.timestamp() * 1000))
-        elif type(place) in (int, MessageId) and 0 <= place <= ID_MAX:
-            number = int(place)
-        else:
-            shown = str(place)[:40]
-            raise InvalidRequest(f"{shown!r} is no place in a queue: use a message id, a datetime, earliest or latest")
-        in_future = start and number > first_id_at(time.time_ns() // 1_000_000 + 1)
-        if in_future and number > self._last_id() + 1:
+        in_future = start and after >= first_id_at(time.time_ns() // 1_000_000 + 1)
+        if in_future and after > self._last_id():
             raise InvalidRequest(f"the start {str(place)[:40]} lies in the future")
-        return max(1, number)
+        return after + 1
 
     def _last_id(self) -> int:
         info = self._calls.call(

@@ -1,4 +1,4 @@
-"""Claiming a partition: a compare-and-set on its record in ZooKeeper, then opening the store. Blocking.
+"""Claiming partitions: a compare-and-set on their records in ZooKeeper, then opening them in the store. Blocking.
 
 A record counts while its host is registered under the session it names. What names this host under the session that it
 has now is its own, whoever wrote it: it was claimed here before, or another host gave it to this one. It is never sent
@@ -8,12 +8,15 @@ elsewhere, so no redirect can come back. A record of this host's earlier session
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Protocol
 
 import msgspec
 
-from delivery.errors import BadVersion, HootError, NotOwner
+from delivery.errors import BadVersion, CorruptRecord, HootError, NotOwner
 from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.partitions import Claim, Seen, next_owner
 from delivery.metastore.records import HostRecord
 from delivery.model import QueueSettings
 from delivery.storage.base import MessageStore, PartitionKey, PartitionState
@@ -22,11 +25,17 @@ from delivery.storage.base import MessageStore, PartitionKey, PartitionState
 class Directory(Protocol):
     """Who owns what (metastore.catalog.Catalog), as used here; blocking."""
 
-    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
+    def partition(self, queue: str, partition: int) -> Seen:
         """The owner's record and its version."""
+
+    def partitions(self, places: Sequence[tuple[str, int]]) -> list[Seen | CorruptRecord]:
+        """The same of many."""
 
     def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
         """Make a host the owner under the next epoch. Raises BadVersion when somebody else was faster."""
+
+    def claim_many(self, claims: Sequence[Claim]) -> list[HootError | None]:
+        """Make hosts the owners of many, each by itself: None, or BadVersion and the like."""
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
         """Give a partition up. Raises BadVersion."""
@@ -50,12 +59,27 @@ class Member(Protocol):
         """Whether another host is dead although it is registered still; blocking."""
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """This host's now: the record in ZooKeeper has this epoch and version, and the store was opened under it."""
+class Wanted(msgspec.Struct, frozen=True):
+    """A partition that this host wants."""
+
+    key: PartitionKey
+    session: int
+    """To claim it with."""
+    free: bool
+    """Whether to take it when nobody owns it."""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """This host's now: the record in ZooKeeper has this epoch and version, and the store has to be opened under it."""
 
     epoch: int
     version: int
-    state: PartitionState
+
+
+Answer = Granted | HostRecord | None
+"""It is this host's; it is that host's; or it is nobody's, and not to be taken."""
+Living = Callable[[str, int], HostRecord | HootError | None]
+"""The host of that name, if it lives under that session."""
 
 
 class Claims:
@@ -64,37 +88,59 @@ class Claims:
     def __init__(self, directory: Directory, store: MessageStore, member: Member) -> None:
         self._directory, self._store, self._member = directory, store, member
 
-    def claim(
-        self, key: PartitionKey, settings: QueueSettings, session: int, *, free: bool
-    ) -> Claimed | HostRecord | None:
-        """Take the partition, or say who has it.
+    def claim(self, wanted: Sequence[Wanted]) -> list[Answer | HootError]:
+        """Take partitions or say who has them, each by itself. NotOwner: another host takes it at this moment.
 
-        `free` says whether to take one that nobody owns; if not, it gives None. At most three reads, a probe of the
-        owner, and one write. Raises NotOwner when another host takes it at this moment, and the errors of the store.
+        All together read their records, each other owner's once and probe it, and write once.
         """
-        record, version = self._directory.partition(key.queue, key.partition)
-        if record is None or (record.host, record.session) != (self._member.host, session):
-            if (owner := self._owner(record)) is not None:
-                return owner
-            if not free:
-                return None
+        seen = self._directory.partitions([(one.key.queue, one.key.partition) for one in wanted])
+        living: Living = cache(self._living)
+        answers: list[Answer | HootError] = [None] * len(wanted)
+        taking: dict[int, Claim] = {}
+        for at, (one, found) in enumerate(zip(wanted, seen, strict=True)):
+            decided = found if isinstance(found, CorruptRecord) else decide(one, *found, self._member.host, living)
+            if isinstance(decided, Claim):
+                taking[at] = decided
+            else:
+                answers[at] = decided
+        refused = self._directory.claim_many(list(taking.values()))
+        for (at, claim), error in zip(taking.items(), refused, strict=True):
+            answers[at] = _outcome(wanted[at].key, claim, error)
+        return answers
+
+    def open(self, key: PartitionKey, settings: QueueSettings, granted: Granted) -> PartitionState:
+        """Open what was granted in the store. Raises the errors of the store; then the partition is given up."""
         try:
-            record = self._directory.claim(key.queue, key.partition, self._member.host, session, version)
-        except BadVersion:
-            raise NotOwner(f"another host is taking partition {key} at this moment") from None
-        try:
-            return Claimed(record.epoch, version + 1, self._store.open(key, record.epoch, settings))
+            return self._store.open(key, granted.epoch, settings)
         except HootError:
             # So that a host with a better disk may have it; else our session's end gives it back.
             with contextlib.suppress(HootError):
-                self._directory.release(key.queue, key.partition, record.epoch, version + 1)
+                self._directory.release(key.queue, key.partition, granted.epoch, granted.version)
             raise
 
-    def _owner(self, record: OwnerInfo | None) -> HostRecord | None:
-        """The other host that owns the partition, and lives under the session that it claimed it with."""
-        if record is None or not record.host or record.host == self._member.host:
+    def _living(self, host: str, session: int) -> HostRecord | HootError | None:
+        try:
+            found = self._directory.host(host)
+            return None if found is None or found.session != session or self._member.is_gone(found) else found
+        except HootError as error:
+            return error
+
+
+def decide(
+    wanted: Wanted, record: OwnerInfo | None, version: int, me: str, living: Living
+) -> Claim | HostRecord | HootError | None:  # fmt: skip
+    """What to do about a partition with this record: claim it; it is that host's; or nobody's, and not to be taken."""
+    if record is None or (record.host, record.session) != (me, wanted.session):
+        if record is not None and record.host not in ("", me):
+            owner = living(record.host, record.session)
+            if owner is not None:
+                return owner
+        if not wanted.free:
             return None
-        owner = self._directory.host(record.host)
-        if owner is None or owner.session != record.session or self._member.is_gone(owner):
-            return None
-        return owner
+    return Claim(wanted.key.queue, wanted.key.partition, next_owner(record, me, wanted.session), version)
+
+
+def _outcome(key: PartitionKey, claim: Claim, error: HootError | None) -> Granted | HootError:
+    if isinstance(error, BadVersion):
+        return NotOwner(f"another host is taking partition {key} at this moment")
+    return error or Granted(claim.owner.epoch, claim.version + 1)

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 import trio
 
 from delivery.cluster.bell import Doorbell
-from delivery.cluster.claims import Claims, Directory, Member
+from delivery.cluster.claiming import Claiming
+from delivery.cluster.claims import Claims, Directory, Member, Wanted
 from delivery.cluster.cleaning import Cleaning
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import TROUBLE, Refusals
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 Place = tuple[str, int]
 """Queue and partition."""
 
-CLAIMS_AT_ONCE: Final = 16
-"""In threads: a claim is some ZooKeeper calls and a recovery of the partition's log."""
+OPENED_AT_ONCE: Final = 16
+"""In threads: opening may have to recover a partition's log."""
 
 
 class Queues(Protocol):
@@ -61,7 +62,6 @@ class Ownership:
         """`reopen_seconds` is the pause before a partition whose store failed is opened anew."""
         self._directory, self._tail = directory, tail
         self._member, self._queues = member, queues
-        self._claims = Claims(directory, store, member)
         self.placing: Placing | None = None
         """Where unowned partitions go that a client asks this host for; None: all stay here."""
         self.draining = False
@@ -75,7 +75,8 @@ class Ownership:
         self._owned: dict[Place, OwnedPartition] = {}
         self._refusals = Refusals(reopen_seconds)
         self._locks: dict[PartitionKey, trio.Lock] = {}
-        self._limiter = trio.CapacityLimiter(CLAIMS_AT_ONCE)
+        self._limiter = trio.CapacityLimiter(OPENED_AT_ONCE)
+        self._claiming = Claiming(Claims(directory, store, member), self._limiter)
         self._cleaning = Cleaning(store, self._locks, self._is_owned, self._limiter)
         self._to_verify: list[OwnedPartition] = []
         self._bell: Doorbell | None = None
@@ -239,9 +240,8 @@ class Ownership:
 
     async def _claim(self, key: PartitionKey, settings: QueueSettings, *, free: bool) -> OwnedPartition | None:
         session = self._member.session
-        work = partial(self._claims.claim, key, settings, session, free=free)
         try:
-            claimed = await trio.to_thread.run_sync(work, limiter=self._limiter)
+            claimed = await self._claiming.claim(Wanted(key, session, free), settings)
         except HootError as error:
             self._refuse(key, error)
             if isinstance(error, TROUBLE):
@@ -273,8 +273,7 @@ class Ownership:
     def _refused(self, key: PartitionKey, owner: HostRecord) -> NotOwner:
         """The error for a partition of another host."""
         self.elsewhere[key.queue, key.partition] = owner
-        address = f"{owner.address}:{owner.port}"
-        error = NotOwner(f"partition {key} is owned by the host at {address}", address=address)
+        error = NotOwner(f"partition {key} is owned by the host at {owner.host_port}", address=owner.host_port)
         self._refuse(key, error)
         return error
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import trio
 
 from delivery.batch import Header
+from delivery.batch.select import Refuses
 from delivery.cluster.feed import PartitionFeed
 from delivery.cluster.load import Traffic
 from delivery.cluster.use import Use
@@ -33,8 +34,8 @@ class Tail(Protocol):
     def covers(self, key: PartitionKey, after: int) -> bool:
         """Whether everything above `after` is here, up to the newest batch."""
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
-        """The next whole batches above `after`."""
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
+        """The next whole batches above `after`; refused ones may be left out."""
 
     def drop(self, key: PartitionKey) -> None:
         """Forget a partition."""
@@ -47,20 +48,25 @@ class PartitionReader:
         self._store, self._tail = store, tail
         self._limiter = trio.CapacityLimiter(READS_AT_ONCE)
 
-    async def read(self, owned: OwnedPartition, after: int, bytes_max: int) -> Chunk | None:
+    async def read(
+        self, owned: OwnedPartition, after: int, bytes_max: int, refuses: Refuses | None = None
+    ) -> Chunk | None:
         """The next whole batches with an id above `after`, at most `bytes_max` but at least one; None: nothing new.
 
         The tail cache holds a partition's newest batches without a gap and the store all of them, so whichever answers,
         the next read goes on right behind the chunk. What the store has confirmed a moment before the watermark moves
-        may be in the chunk already; it is complete. Raises the partition's error when it is lost, and the store's.
+        may be in the chunk already; it is complete. Batches that are refused may be left out. Raises the partition's
+        error when it is lost, and the store's.
         """
         if owned.feed.error is not None:
             raise again(owned.feed.error)
         if after >= owned.feed.watermark:
             return None
         if self._tail.covers(owned.key, after):
-            return self._tail.read(owned.key, after, bytes_max)
-        return await trio.to_thread.run_sync(self._store.read, owned.key, after, bytes_max, limiter=self._limiter)
+            return self._tail.read(owned.key, after, bytes_max, refuses)
+        return await trio.to_thread.run_sync(
+            self._store.read, owned.key, after, bytes_max, refuses, limiter=self._limiter
+        )
 
     def newest(self, owned: OwnedPartition, after: int, bytes_max: int) -> Chunk | None:
         """What `read` would give, if that is in memory."""
@@ -118,9 +124,9 @@ class OwnedPartition:
         """See `Use.reading`."""
         return self.use.reading(drain, end)
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See `PartitionReader.read`."""
-        return await self._reader.read(self, after, bytes_max)
+        return await self._reader.read(self, after, bytes_max, refuses)
 
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         """See `PartitionReader.newest`."""

@@ -15,9 +15,12 @@ from typing import Final, Protocol
 import trio
 
 from delivery.cluster.bell import Doorbell
+from delivery.cluster.leftovers import sort_out
+from delivery.cluster.rounds import Rounds
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.tables.base import Watcher
+from delivery.model import check_name
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class QueueTable:
     def __init__(self, catalog: QueueRecords, held: Held) -> None:
         """`held` gives the (queue, generation) that the store has data of; blocking."""
         self._catalog, self._held = catalog, held
+        self._reading = Rounds[str, QueueRecord](self._read_new)
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
         self._unwatched: set[str] = set()
@@ -71,11 +75,24 @@ class QueueTable:
         known = self._known.get(name)
         if known is not None:
             return known
-        record = await trio.to_thread.run_sync(self._catalog.queue, name)
+        record = await self._reading.ask(check_name("queue", name))
         if name not in self._known:  # else `run` has read it in the meantime, and later
             self._learn(name, record)
             self._hint(name)
         return self._known[name]
+
+    def _read_new(self, names: Sequence[str]) -> list[QueueRecord | HootError]:
+        """The queues that were asked for, each one once: a subscription asks for one queue as often as it is wide."""
+        once = list(dict.fromkeys(names))
+        found = dict(zip(once, self._catalog.read_queues(once), strict=True))
+        settled = {name: self._missing(name) if record is None else record for name, record in found.items()}
+        return [settled[name] for name in names]
+
+    def _missing(self, name: str) -> QueueRecord | HootError:
+        try:
+            return self._catalog.queue(name)  # which knows what may have been meant
+        except HootError as error:
+            return error
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Learn the queues that the store holds, report started, and follow their changes until cancelled.
@@ -99,15 +116,13 @@ class QueueTable:
 
     async def _learn_held(self) -> None:
         held = await trio.to_thread.run_sync(self._held)
-        names = sorted({name for name, _ in held})
-        found = await trio.to_thread.run_sync(self._catalog.read_queues, names)
-        for name, record in zip(names, found, strict=True):
-            if isinstance(record, QueueRecord):
-                self._learn(name, record)
-                self._stale.add(name)
-        known = {(record.name, record.generation) for record in self._known.values()}
-        if left := sorted(set(held) - known):
-            log.warning("the store holds data of %d queues that are not there, such as %s", len(left), left[0][0])
+        found = await trio.to_thread.run_sync(sort_out, held, self._catalog)
+        for record in found.known:
+            self._learn(record.name, record)
+            self._stale.add(record.name)
+        if left := found.left:
+            log.warning("the store holds data of %d queues that are not there, such as %s: `hoot queue purge` shows and"
+                        " deletes it", len(left), left[0][0])  # fmt: skip
 
     def _hint(self, name: str) -> None:
         self._stale.add(name)

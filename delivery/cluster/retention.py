@@ -11,7 +11,7 @@ import trio
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.errors import Fenced, HootError
-from delivery.storage.base import MessageStore
+from delivery.storage.base import MessageStore, PartitionKey
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ class Retention:
         self._ownership, self._store = ownership, store
         self._interval_seconds, self._on_trimmed = interval_seconds, on_trimmed
         self._on_dropped: list[Callable[[OwnedPartition], None]] = []
+        self._limited: set[PartitionKey] = set()
+        """Whose store was told of a limit last: it has to hear of the limit's end, too, once."""
 
     def on_dropped(self, callback: Callable[[OwnedPartition], None]) -> None:
         """Call `callback` whenever something of a partition was dropped."""
@@ -36,12 +38,14 @@ class Retention:
         task_status.started()
         while True:
             await trio.sleep(self._interval_seconds)
+            self._limited &= {owned.key for owned in self._ownership}
             for owned in self._ownership:
                 await self._trim(owned)
 
     async def _trim(self, owned: OwnedPartition) -> None:
         settings = owned.settings
-        if owned.feed.error is not None or (settings.ttl_seconds is None and settings.retention_bytes is None):
+        limited = settings.ttl_seconds is not None or settings.retention_bytes is not None
+        if owned.feed.error is not None or not (limited or owned.key in self._limited):
             return
         now_ms = time.time_ns() // 1_000_000
         try:
@@ -51,6 +55,7 @@ class Retention:
         except HootError as error:
             log.warning("%s cannot be trimmed: %s", owned.key, error)
         else:
+            (self._limited.add if limited else self._limited.discard)(owned.key)
             if freed:
                 log.info("%s: %d bytes dropped by retention", owned.key, freed)
                 self._on_trimmed(owned.key.queue, freed)

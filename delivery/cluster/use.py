@@ -8,7 +8,8 @@ from typing import Final
 
 import trio
 
-from delivery.errors import DeadlineExceeded
+from delivery.cluster.feed import PartitionFeed
+from delivery.errors import DeadlineExceeded, again
 
 COMMIT_SECONDS: Final = 5.0
 """How long a partition that is given away waits for what is being stored; it is kept when that takes longer."""
@@ -80,15 +81,22 @@ class Use:
                 await self._changed.park()
         return not self._readers
 
-    async def empty(self) -> None:
+    async def empty(self, feed: PartitionFeed) -> None:
         """Return when all that was being stored is, and no reader is left. From then on nothing begins until `reopen`.
 
-        Readers that are left are ended. Raises DeadlineExceeded when the store takes longer than COMMIT_SECONDS.
+        Readers that are left are ended. Raises DeadlineExceeded when the store takes longer than COMMIT_SECONDS, and
+        the error of the partition's `feed` as soon as it is lost: of what was being stored nothing more is heard then.
         """
         self.leaving = True
-        with trio.move_on_after(COMMIT_SECONDS):
-            while self._storing:
-                await self._changed.park()
+        feed.follow(self._look)
+        try:
+            with trio.move_on_after(COMMIT_SECONDS):
+                while self._storing and feed.error is None:
+                    await self._changed.park()
+        finally:
+            feed.unfollow(self._look)
+        if feed.error is not None:
+            raise again(feed.error)
         if self._storing:
             raise DeadlineExceeded(f"the store did not take {self._storing} batches within {COMMIT_SECONDS:g} s")
         for _, end in list(self._readers):
@@ -99,3 +107,6 @@ class Use:
     def reopen(self) -> None:
         """The partition is lost by now, or stays: whoever waits is told."""
         self.draining = self.leaving = False
+
+    def _look(self) -> None:
+        self._changed.unpark_all()

@@ -60,6 +60,8 @@ class Buffer:
     def add(self, piece: Piece) -> None:
         """Add a piece; the buffer must not be full."""
         for part in (piece,) if self._cut is None else self._cut(piece):
+            if self._pieces and not part.data and not self._pieces[-1].data:
+                self._pieces.pop()  # else a filter that takes nothing fills the memory behind a full window
             self._pieces.append(part)
         self._messages += piece.messages
         self._bytes += len(piece.data)

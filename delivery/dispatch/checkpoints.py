@@ -11,6 +11,9 @@ whatever it believes, and what it saved before is what the new one found. So a s
 
 What ZooKeeper could not take stays due; the newest position of a worker replaces the older. A save in doubt is made
 again as it was before anything newer is saved: only the same state tells that the first try was done after all.
+
+Of each state one save is on its way at a time, and nobody waits for those of others: a partition that goes to another
+host stands still until its positions are saved, while a busy host has hundreds of others on their way.
 """
 
 from __future__ import annotations
@@ -19,24 +22,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import msgspec
 import trio
 
 from delivery.config import HostConfig
+from delivery.dispatch.progress import CheckpointKey, Due, Place, Progress
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
-from delivery.metastore.managers.records import Attempts, ParkedKey, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
 log = logging.getLogger(__name__)
-
-
-class CheckpointKey(msgspec.Struct, frozen=True):
-    """Whose position it is."""
-
-    queue: str
-    subscription: str
-    partition: int
 
 
 class States(Protocol):
@@ -46,85 +40,18 @@ class States(Protocol):
         """Save many, each by itself: its new version, or why not."""
 
 
-class Progress:
-    """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
-
-    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over")
-
-    def __init__(
-        self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
-    ) -> None:  # fmt: skip
-        """`moved` is called when somebody else has moved the position: begin anew."""
-        self.key = key
-        self.over = False
-        self._state, self._version = taken.value, taken.version
-        self._position, self._failing, self._parked = taken.value.position, taken.value.failing, taken.value.parked
-        self._doubtful: SubscriptionState | None = None
-        self._due, self._moved = due, moved
-
-    def note(self, position: int) -> None:
-        """The position moved. Costs a dictionary entry."""
-        if not self.over:
-            self._position = position
-            self._due(self)
-
-    def note_failing(self, failing: Attempts | None) -> None:
-        """The first message behind the position failed; None: no longer."""
-        if not self.over and failing != self._failing:
-            self._failing = failing
-            self._due(self)
-
-    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
-        """What is parked changed; a position that moves with it is to be noted in the same turn of the loop."""
-        if not self.over:
-            self._parked = parked
-            self._due(self)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there is something to save still."""
-        return not self.over and (self._doubtful is not None or self._newest() != self._state)
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether a save was tried, and nobody knows whether it was done."""
-        return self._doubtful is not None
-
-    def save(self) -> SaveState:
-        """What to save next."""
-        self._doubtful = self._doubtful or self._newest()  # until there is an answer
-        key = self.key
-        return SaveState(key.queue, key.subscription, key.partition, self._doubtful, self._version)
-
-    def _newest(self) -> SubscriptionState:
-        return msgspec.structs.replace(
-            self._state, position=self._position, failing=self._failing, parked=self._parked
-        )  # fmt: skip
-
-    def saved(self, save: SaveState, version: Version) -> None:
-        """It was."""
-        self._state, self._version, self._doubtful = save.state, version, None
-
-    def refused(self) -> None:
-        """It was not, and for no reason that would have ended it."""
-        self._doubtful = None
-
-    def end(self, *, moved: bool = False) -> None:
-        """Nothing of it counts from now on."""
-        self.over = True
-        if moved:
-            self._moved()
-
-
 class CheckpointKeeper:
     """Coalesces positions by count or time. `run` owns the saving task; `flush` saves what is due at once."""
 
     def __init__(self, store: States, config: HostConfig, on_fenced: Callable[[str, int], None]) -> None:
         """`on_fenced(queue, partition)` is told when another host has taken a state over."""
         self._store, self._config, self._on_fenced = store, config, on_fenced
-        self._due: dict[CheckpointKey, Progress] = {}
+        self._due = Due()
         self._noted = trio.lowlevel.ParkingLot()
-        self._writing = trio.Lock()
+        self._under_way: set[CheckpointKey] = set()
+        self._written = trio.lowlevel.ParkingLot()
+        self._hurried: set[Place] = set()
+        self._hurrying = trio.Lock()
 
     @property
     def due(self) -> int:
@@ -133,7 +60,7 @@ class CheckpointKeeper:
 
     def begin(self, key: CheckpointKey, taken: Taken, moved: Callable[[], None]) -> Progress:
         """A worker goes on from a state that was taken over; `settle` before the taking."""
-        if (before := self._due.pop(key, None)) is not None:
+        if (before := self._due.pop(key)) is not None:
             before.end()
         return Progress(key, taken, self._note, moved)
 
@@ -154,8 +81,8 @@ class CheckpointKeeper:
         A worker that starts again under the same epoch would otherwise lose against a save of its own. Raises
         MetadataUnavailable when it cannot be saved now.
         """
-        if key in self._due or self._writing.locked():
-            await self.flush()
+        if key in self._due or key in self._under_way:
+            await self.flush_partition(key.queue, key.partition)
         if key in self._due:
             raise MetadataUnavailable(
                 f"the position of {key.subscription!r} in partition {key.partition} of {key.queue!r} is not saved yet"
@@ -163,28 +90,52 @@ class CheckpointKeeper:
 
     async def flush(self) -> bool:
         """Save everything that is due now. False when it could not be; it stays due."""
-        async with self._writing:
-            due, self._due = self._due, {}
-            doubtful = [progress for progress in due.values() if progress.in_doubt]
-            if not await self._write_all(list(due.values())):
-                return False
-            # Of these a state of before was saved once more; the newest is still to come.
-            return await self._write_all([one for one in doubtful if self._due.pop(one.key, None) is one])
+        return await self._save([*self._due, *self._under_way])
 
-    async def _write_all(self, due: list[Progress]) -> bool:
+    async def flush_partition(self, queue: str, partition: int) -> None:
+        """Save the positions in one partition that are due now, ahead of all others; what could not be stays due.
+
+        While some partitions are being saved, the next ones gather for one request.
+        """
+        place = (queue, partition)
+        self._hurried.add(place)
+        async with self._hurrying:
+            if place not in self._hurried:
+                return
+            hurried, self._hurried = self._hurried, set()
+            under_way = [key for key in self._under_way if key.place in hurried]
+            try:
+                await self._save([key for one in hurried for key in self._due.at(one)] + under_way)
+            except BaseException:
+                self._hurried |= hurried  # for those who wait
+                raise
+
+    async def _save(self, keys: Sequence[CheckpointKey]) -> bool:
         kept = True
-        for start in range(0, len(due), self._config.checkpoint_batch):
-            group = due[start : start + self._config.checkpoint_batch]
-            kept = await self._write(group) and kept
+        for start in range(0, len(keys), self._config.checkpoint_batch):
+            kept = await self._save_together(keys[start : start + self._config.checkpoint_batch]) and kept
         return kept
 
+    async def _save_together(self, keys: Sequence[CheckpointKey]) -> bool:
+        while not self._under_way.isdisjoint(keys):
+            await self._written.park()
+        group = [one for key in keys if (one := self._due.pop(key)) is not None]
+        doubtful = [one.key for one in group if one.in_doubt]
+        kept = await self._write(group)
+        # Of these a state of before was saved once more; the newest is still to come.
+        return await self._save_together(doubtful) if kept and doubtful else kept
+
     def _note(self, progress: Progress) -> None:
-        self._due[progress.key] = progress
+        self._due.put(progress)
         if len(self._due) in (1, self._config.checkpoint_batch):
             self._noted.unpark_all()
 
-    async def _write(self, group: list[Progress]) -> bool:
+    async def _write(self, group: Sequence[Progress]) -> bool:
+        if not group:
+            return True
         saves = [progress.save() for progress in group]
+        keys = {progress.key for progress in group}
+        self._under_way |= keys
         try:
             outcomes = await trio.to_thread.run_sync(self._store.save_states, saves)
         except HootError as unavailable:
@@ -192,6 +143,9 @@ class CheckpointKeeper:
         except BaseException:
             self._keep(group)
             raise
+        finally:
+            self._under_way -= keys
+            self._written.unpark_all()
         for progress, save, outcome in zip(group, saves, outcomes, strict=True):
             self._settle(progress, save, outcome)
         return not any(_is_to_be_tried_again(outcome) for outcome in outcomes)
@@ -208,7 +162,7 @@ class CheckpointKeeper:
             self._keep([progress])
         elif isinstance(outcome, BadVersion | Fenced | UnknownSubscription):
             if self._due.get(key) is progress:
-                del self._due[key]
+                self._due.pop(key)
             log.debug("the position of %s on %s/%d is dropped: %s", key.subscription, key.queue, key.partition, outcome)
             progress.end(moved=isinstance(outcome, BadVersion))
             if isinstance(outcome, Fenced):
@@ -217,10 +171,10 @@ class CheckpointKeeper:
             progress.refused()
             log.error("the position of %s on %s/%d: %s", key.subscription, key.queue, key.partition, outcome)
 
-    def _keep(self, group: list[Progress]) -> None:
+    def _keep(self, group: Sequence[Progress]) -> None:
         for progress in group:
-            if not progress.over:
-                self._due.setdefault(progress.key, progress)
+            if not progress.over and progress.key not in self._due:
+                self._due.put(progress)
 
 
 def _is_to_be_tried_again(outcome: Version | HootError) -> bool:

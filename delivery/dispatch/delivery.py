@@ -13,16 +13,18 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey
+from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
+from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
+from delivery.filters import filter_of
 from delivery.metastore.managers.states import Taken, TakeState
 
 log = logging.getLogger(__name__)
@@ -92,7 +94,7 @@ class Delivery:
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
         self._link = Link(record.queue, record.name, attached.listener, tools.config)
-        self._topics = frozenset(record.topics)
+        self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
         self.workers: dict[int, SubscriptionWorker] = {}
@@ -151,8 +153,8 @@ class Delivery:
 
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
-            Stream(self._queue, self._name, partition, owned.epoch), owned.source(),
-            begin=self._begin(key, taken, owned.watermark), topics=self._topics, config=self._tools.config,
+            Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
+            begin=self._begin(key, taken, owned.watermark), wanted=self._wanted, config=self._tools.config,
             counters=self._tools.counters, ledger=progress, letters=self._tools.letters,
         )  # fmt: skip
         if self._draining:

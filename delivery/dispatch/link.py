@@ -45,11 +45,12 @@ class PackedTarget:
         """Send one push; raises HootError when the connection is broken."""
         place = (stream.queue, stream.subscription, stream.partition, stream.epoch)
         if more is None:
-            self._connection.push(*place, run, after, data, on_answer)
+            self._connection.push(*place, run, after, data, on_answer, moves=stream.moves)
         else:
             self._connection.push(
-                *place, run, after, data, on_answer, parked=more.parked, again=more.again, settled=more.settled
-            )
+                *place, run, after, data, on_answer, moves=stream.moves, parked=more.parked, again=more.again,
+                settled=more.settled,
+            )  # fmt: skip
 
 
 class Link:
@@ -120,9 +121,9 @@ class Link:
             if token == listener.token:
                 return
             raise SubscriberUnreachable(
-                f"what listens at {listener.address}:{listener.port} is not the listener of {self._subscription!r}"
+                f"what listens at {listener.host_port} is not the listener of {self._subscription!r}"
             )
-        raise SubscriberUnreachable(f"the listener at {listener.address}:{listener.port} does not answer")
+        raise SubscriberUnreachable(f"the listener at {listener.host_port} does not answer")
 
     def _up(self, connection: Connection, nursery: trio.Nursery) -> None:
         if self._listener.protocol == "packed":

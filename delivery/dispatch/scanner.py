@@ -1,27 +1,32 @@
 """The MessageScanner: reads what is new in a partition into the buffer (seed 004, section 3.5.3).
 
 It rests when there is nothing new, and the partition tells it of news: no polling, no scan that finds nothing.
-Batches pass unopened; a topic filter looks at each batch's dictionary and opens only a batch that holds both kinds.
+Batches pass unopened; a filter looks at each batch's header and dictionary, and opens it only when they do not decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 import trio
 
 from delivery.batch import peek, select
+from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.filters import Filter
 from delivery.storage.base import Chunk
 
 
 class Source(Protocol):
     """A partition to read from, as the worker sees it."""
 
-    async def read(self, after: int, bytes_max: int) -> Chunk | None:
-        """The next whole batches above `after`, None when there are none. Raises when the partition is not ours."""
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None, /) -> Chunk | None:
+        """The next whole batches above `after`, None when there are none; those that are refused may be left out.
+
+        Raises when the partition is not ours.
+        """
 
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         """What `read` would give, if that takes no waiting."""
@@ -39,10 +44,12 @@ class Source(Protocol):
 class MessageScanner:
     """Scans one partition for one subscription."""
 
-    def __init__(self, source: Source, topics: AbstractSet[str], push_bytes: int) -> None:
-        """`topics` empty takes all; `push_bytes` bounds what is read at once."""
-        self._source, self._topics, self._push_bytes = source, topics, push_bytes
+    def __init__(self, source: Source, wanted: Filter | None, push_bytes: int) -> None:
+        """`wanted` None takes all; `push_bytes` bounds what is read at once."""
+        self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0
+        self._refuses: Refuses | None = None
+        """Once the filter has refused a whole batch: what is like it need not be read."""
         self._resting: trio.Event | None = None
         """Set to end a rest at the partition's end; None when the scanner does not rest."""
 
@@ -53,15 +60,24 @@ class MessageScanner:
         self._source.follow(follow)
         try:
             while True:
-                chunk = await self._source.read(self._after, self._push_bytes)
+                chunk = await self._source.read(self._after, self._push_bytes, self._refuses)
                 if chunk is None:
                     await self._rest()
                     continue
-                await buffer.put(self._piece(chunk))
+                await buffer.put(await self._judged(chunk))
                 self._after = chunk.last_id
                 await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
         finally:
             self._source.unfollow(follow)
+
+    async def _judged(self, chunk: Chunk) -> Piece:
+        """A chunk's piece. Where messages are evaluated one by one it is made in a thread.
+
+        A chunk of thousands takes tens of milliseconds then, and other deliveries go on meanwhile.
+        """
+        if self._wanted is not None and self._wanted.looks_inside:
+            return await trio.to_thread.run_sync(self._piece, chunk)
+        return self._piece(chunk)
 
     async def _rest(self) -> None:
         if self._source.has_news(self._after):
@@ -77,7 +93,7 @@ class MessageScanner:
         resting = self._resting
         if resting is None:
             return
-        if not self._topics and not buffer.is_full:
+        if self._wanted is None and not buffer.is_full:
             chunk = self._source.newest(self._after, self._push_bytes)
             if chunk is not None:
                 self._after = chunk.last_id
@@ -86,15 +102,17 @@ class MessageScanner:
             resting.set()
 
     def _piece(self, chunk: Chunk) -> Piece:
-        if not self._topics:
+        if self._wanted is None:
             return Piece(chunk.last_id, sum(header.count for header in chunk.headers), chunk.data)
         kept, messages, at = [], 0, 0
         for header in chunk.headers:
             data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
             at += header.length
-            if (part := select(header, data, self._topics)) is not None:
+            if (part := select(header, data, self._wanted)) is not None:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
+            else:
+                self._refuses = self._wanted.refuses
         return Piece(chunk.last_id, messages, kept[0] if len(kept) == 1 else b"".join(kept))
 
 

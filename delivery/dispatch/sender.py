@@ -102,7 +102,7 @@ class MessageSender:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
-            if not self._window.has_room(piece.messages, len(piece.data)):
+            if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
                 return
             self._send(run.buffer.take(), run.target)
 
@@ -130,7 +130,7 @@ class MessageSender:
         self._retrier.parking.sent(step)
         try:
             on_answer = partial(self._answered_again, window.run, step)
-            run.target.push(self._stream, window.run, window.position, data, on_answer, more)
+            run.target.push(self._stream, window.run, window.told, data, on_answer, more)
         except HootError as error:
             self._refused(error)
 
@@ -142,14 +142,15 @@ class MessageSender:
 
     def _send(self, piece: Piece, target: Target) -> None:
         window = self._window
-        sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         if not piece.data:
-            self._finish(sent)
+            if window.skip(piece.last_id):
+                self._on_position(window.position)
             return
+        sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()
-            target.push(self._stream, sent.run, sent.after, piece.data, partial(self._answered, sent), more)
+            target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent), more)
         except HootError as error:
             window.withdraw(sent)
             self._refused(error)
@@ -194,7 +195,7 @@ class MessageSender:
         try:
             if not self._window.is_first(sent):
                 raise ProtocolError("a listener answers pushes out of order")
-            found = sorted((checked(one, sent.after, sent.last_id) for one in failures), key=lambda failed: failed.id)
+            found = sorted((checked(one, sent.told, sent.end) for one in failures), key=lambda failed: failed.id)
         except ProtocolError as error:
             self._refused(error)
             return False
@@ -260,4 +261,4 @@ def _failed_in(answer: Answer, sent: Sent) -> Failed:
     """What failed, by a reply that says that something did. Raises ProtocolError."""
     if not answer.failures:
         raise ProtocolError(f"a listener failed behind {answer.position} and does not say at what")
-    return checked(answer.failures[-1], answer.position, sent.last_id)
+    return checked(answer.failures[-1], answer.position, sent.end)

@@ -97,8 +97,8 @@ class Supervisor:
         one = _Running(Delivery(attached, self._tools), trio.CancelScope(), trio.Event())
         self._running[record.queue, record.name] = one
         nursery.start_soon(self._run_one, one)
-        log.info("subscription %s on %s: delivering to %s:%d", record.name, record.queue,
-                 attached.listener.address, attached.listener.port)  # fmt: skip
+        log.info("subscription %s on %s: delivering to %s", record.name, record.queue,
+                 attached.listener.host_port)  # fmt: skip
 
     async def _run_one(self, one: _Running) -> None:
         """One delivery. An unexpected error costs its subscription a pause, never the host."""

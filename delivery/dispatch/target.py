@@ -21,6 +21,8 @@ class Stream(msgspec.Struct, frozen=True):
     subscription: str
     partition: int
     epoch: int
+    moves: int = 0
+    """Of the state that the worker began with."""
 
 
 class More(msgspec.Struct, frozen=True):

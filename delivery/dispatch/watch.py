@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import trio
 
@@ -20,11 +20,15 @@ from delivery.dispatch.plan import Attached
 from delivery.errors import CorruptRecord, HootError, Throttled
 from delivery.metastore import records
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
-from delivery.metastore.tables.base import Watcher
 
 log = logging.getLogger(__name__)
 
+WATCHED_AT_ONCE: Final = 1000
+"""New subscriptions that are read, and watched or not, together."""
+
 Hint = Callable[[], None]
+Place = tuple[str, str]
+"""Queue and subscription."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -51,14 +55,16 @@ class Registrations(Protocol):
     def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
         """The queues' records."""
 
-    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
-        """The preferences of many (queue, subscription)."""
+    def read_subscriptions(
+        self, places: Sequence[Place], watch: Callable[[Place], None] | None = None
+    ) -> list[SubscriptionRecord | CorruptRecord | None]:
+        """The preferences of many; `watch` is called for each once, from another thread, at their next change.
 
-    def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
-        """The listeners of many (queue, subscription)."""
+        Raises Throttled when not all of them can be watched: none is then.
+        """
 
-    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
-        """The preferences of one; `watch` is called once, at their next change."""
+    def read_listeners(self, places: Sequence[Place]) -> list[ListenerRecord | CorruptRecord | None]:
+        """The listeners of many."""
 
 
 class SubscriptionWatch:
@@ -71,7 +77,7 @@ class SubscriptionWatch:
         self._hinted = trio.Event()
         self._watched: set[str] = set()
         """Paths of folders."""
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[Place] = set()
         """The subscriptions whose preferences are watched now."""
         self._complained: set[str] = set()
         self._post: Callable[[Callable[[], None]], None] = lambda _: None
@@ -139,7 +145,7 @@ class SubscriptionWatch:
         """Those that are there and can be read."""
         return dict(self._sound(names, self._catalog.read_queues(names)))
 
-    def _attached(self, queues: dict[str, QueueRecord], places: Sequence[tuple[str, str]]) -> Iterable[Attached]:
+    def _attached(self, queues: dict[str, QueueRecord], places: Sequence[Place]) -> Iterable[Attached]:
         subscriptions = dict(self._sound(places, self._read_subscriptions(places)))
         listeners = dict(self._sound(places, self._catalog.read_listeners(places)))
         for place, subscription in subscriptions.items():
@@ -147,32 +153,32 @@ class SubscriptionWatch:
             if listener is not None and subscription.generation == queue.generation:
                 yield Attached(queue.generation, subscription, listener)
 
-    def _read_subscriptions(
-        self, places: Sequence[tuple[str, str]]
-    ) -> Iterable[SubscriptionRecord | CorruptRecord | None]:
-        """The preferences; those that are new to this host one by one, with a watch, the others together."""
+    def _read_subscriptions(self, places: Sequence[Place]) -> Iterable[SubscriptionRecord | CorruptRecord | None]:
+        """The preferences; those that are new to this host with a watch."""
         new = [place for place in places if place not in self._seen]
-        found = dict(zip(new, map(self._read_watching, new), strict=True))
+        found: dict[Place, SubscriptionRecord | CorruptRecord | None] = {}
+        for at in range(0, len(new), WATCHED_AT_ONCE):
+            part = new[at : at + WATCHED_AT_ONCE]
+            found |= zip(part, self._read_watching(part), strict=True)
         rest = [place for place in places if place not in found]
-        found |= dict(zip(rest, self._catalog.read_subscriptions(rest), strict=True))
+        found |= zip(rest, self._catalog.read_subscriptions(rest), strict=True)
         return [found[place] for place in places]
 
-    def _read_watching(self, place: tuple[str, str]) -> SubscriptionRecord | CorruptRecord | None:
-        def changed(_: object) -> None:
-            self._seen.discard(place)
-            self._post(partial(self.hint, place[0]))
-
-        self._seen.add(place)
+    def _read_watching(self, places: Sequence[Place]) -> list[SubscriptionRecord | CorruptRecord | None]:
+        self._seen.update(places)  # before: a change may come while the others are read
         try:
-            return self._catalog.subscription(*place, changed)
+            found = self._catalog.read_subscriptions(places, self._changed)
         except Throttled:
-            return self._catalog.subscription(*place)  # too many are watched: reconciling finds its changes
-        except CorruptRecord as error:
-            self._seen.discard(place)
-            return error
+            return self._catalog.read_subscriptions(places)  # too many are watched: reconciling finds their changes
         except HootError:
-            self._seen.discard(place)
+            self._seen.difference_update(places)
             raise
+        self._seen -= {place for place, one in zip(places, found, strict=True) if isinstance(one, CorruptRecord)}
+        return found
+
+    def _changed(self, place: Place) -> None:
+        self._seen.discard(place)
+        self._post(partial(self.hint, place[0]))
 
     def _sound(self, keys: Iterable[K], found: Iterable[V | CorruptRecord | None]) -> Iterable[tuple[K, V]]:
         for key, one in zip(keys, found, strict=True):

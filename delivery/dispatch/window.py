@@ -5,6 +5,10 @@ acknowledged, it never goes back, and acknowledgements in any order move it only
 
 Pushes belong to a *run*. A failure or a broken connection ends the run: everything outstanding is forgotten, the next
 run begins behind the position, and a reply that still arrives for an old run changes nothing.
+
+A topic filter moves the position where the listener hears of nothing. So what a push is said to follow (`told`) is the
+push before it, or what the listener itself acknowledged last: without gaps, so that a listener which remembers what it
+has handled never takes a rewind for a new beginning.
 """
 
 from __future__ import annotations
@@ -17,11 +21,14 @@ from delivery.errors import ProtocolError
 
 
 class Sent(msgspec.Struct, gc=False):
-    """One push that is out: it covers the ids above `after` up to `last_id`."""
+    """One push that is out, of messages above `told` up to `end`."""
 
     run: int
-    after: int
+    told: int
+    """What the listener knows it to follow; nothing that is meant for it is in between."""
+    end: int
     last_id: int
+    """At or above `end`: nothing is wanted of what is in between, either."""
     messages: int
     bytes: int
     done: bool = False
@@ -30,7 +37,10 @@ class Sent(msgspec.Struct, gc=False):
 class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sent", "position", "run", "singly_until")
+    __slots__ = (
+        "_bytes", "_bytes_max", "_heard", "_messages", "_messages_max", "_sent", "position", "run", "singly_until",
+        "told",
+    )  # fmt: skip
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
         """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
@@ -38,6 +48,9 @@ class Window:
         `first_run` must be higher than any run that the same listener saw from this epoch.
         """
         self.position = position
+        self._heard = position
+        self.told = position
+        """What the next push follows, as the listener knows it."""
         self.run = first_run
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
@@ -61,13 +74,13 @@ class Window:
     @property
     def last_id(self) -> int:
         """The last id that is out; the position when nothing is."""
-        return self._sent[-1].last_id if self._sent else self.position
+        return self._sent[-1].end if self._sent else self.position
 
     @property
     def alone(self) -> int:
         """The id of the only message that is out, while messages go out one by one; 0 for none or several."""
         one = self._sent[0] if len(self._sent) == 1 and self.position < self.singly_until else None
-        return one.last_id if one is not None and one.messages == 1 and one.last_id <= self.singly_until else 0
+        return one.end if one is not None and one.messages == 1 and one.end <= self.singly_until else 0
 
     def has_room(self, messages: int, size: int) -> bool:
         """Whether a push of that many messages and bytes may go out now. One push always may."""
@@ -83,9 +96,10 @@ class Window:
 
     def admit(self, last_id: int, messages: int, size: int) -> Sent:
         """Note a push that covers everything from the last one up to `last_id`."""
-        after = self.last_id
+        after = self._sent[-1].last_id if self._sent else self.position
         assert last_id > after, "a push must go beyond the one before it"
-        sent = Sent(self.run, after, last_id, messages, size)
+        sent = Sent(self.run, self.told, last_id, last_id, messages, size)
+        self.told = last_id
         self._sent.append(sent)
         self._messages += messages
         self._bytes += size
@@ -95,11 +109,24 @@ class Window:
         """The push that was admitted last did not go out."""
         if sent.run == self.run and self._sent and self._sent[-1] is sent:
             self._sent.pop()
+            self.told = sent.told
             self._messages -= sent.messages
             self._bytes -= sent.bytes
 
+    def skip(self, last_id: int) -> bool:
+        """Nothing is wanted of what follows up to `last_id`. True when the position moved.
+
+        While something is out, the last push covers it, too: however long nothing is wanted, it takes no room here.
+        """
+        if self._sent:
+            assert last_id > self._sent[-1].last_id, "what is skipped must lie behind the last push"
+            self._sent[-1].last_id = last_id
+            return False
+        self.position = last_id
+        return True
+
     def finish(self, sent: Sent) -> bool:
-        """The push was acknowledged (or filtered to nothing). True when the position moved."""
+        """The push was acknowledged. True when the position moved."""
         if sent.run != self.run or sent.done:
             return False
         sent.done = True
@@ -107,7 +134,8 @@ class Window:
         self._bytes -= sent.bytes
         before = self.position
         while self._sent and self._sent[0].done:
-            self.position = self._sent.popleft().last_id
+            first = self._sent.popleft()
+            self.position, self._heard = first.last_id, first.end
         return self.position > before
 
     def fail(self, sent: Sent, handled: int) -> bool:
@@ -119,20 +147,22 @@ class Window:
             return False
         first = self.is_first(sent)
         self.rewind()
-        if not sent.after <= handled < sent.last_id:
-            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.after}…{sent.last_id}")
+        if not sent.told <= handled < sent.end:
+            raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.told}…{sent.end}")
         if not first or handled <= self.position:
             return False
-        self.position = handled
+        self.position = self._heard = self.told = handled
         return True
 
     def pass_over(self, last_id: int) -> None:
         """Go on behind `last_id`, which was given up; nothing must be out."""
         assert not self._sent, "what is out may still be acknowledged"
         self.position = max(self.position, last_id)
+        self._heard = self.told = max(self._heard, last_id)  # else a listener that holds it would hold it for ever
 
     def rewind(self) -> None:
         """Forget what is out and begin a new run behind the position."""
         self.run += 1
         self._sent.clear()
         self._messages = self._bytes = 0
+        self.told = self._heard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from delivery.dispatch.sender import Counters, Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
+from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 
@@ -68,7 +68,7 @@ class SubscriptionWorker:
     """
 
     def __init__(
-        self, stream: Stream, source: Source, *, begin: Begin, topics: AbstractSet[str], config: HostConfig,
+        self, stream: Stream, source: Source, *, begin: Begin, wanted: Filter | None, config: HostConfig,
         counters: Counters, ledger: Ledger, letters: DeadLetters,
     ) -> None:  # fmt: skip
         self.stream = stream
@@ -77,7 +77,7 @@ class SubscriptionWorker:
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        self._scanner = MessageScanner(source, topics, config.push_bytes)
+        self._scanner = MessageScanner(source, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)

@@ -10,15 +10,15 @@ gives CorruptRecord with its path, or its table and key.
 
 from __future__ import annotations
 
-from delivery.errors import CorruptRecord, MetadataUnavailable
+from delivery.errors import CorruptRecord, HostsRunning, MetadataUnavailable
 from delivery.metastore import records
 from delivery.metastore.access import Managers
-from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
+from delivery.metastore.parked import Parked
 from delivery.metastore.partitions import Partitions
+from delivery.metastore.positions import Positions
 from delivery.metastore.records import HostRecord
-from delivery.metastore.subscriptions import Subscriptions
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
@@ -32,7 +32,7 @@ def open_catalog(zk: ZooKeeperClient) -> Catalog:
     return Catalog(zk, ZooKeeperMetaStore(zk, zk))
 
 
-class Catalog(Partitions, Subscriptions):
+class Catalog(Partitions, Positions, Parked):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:
@@ -40,17 +40,29 @@ class Catalog(Partitions, Subscriptions):
         layout.ensure_layout(self._zk, self._store)
         self._opened = Managers(self._store)
 
+    def catch_up(self) -> None:
+        """What this client reads afterwards is at least as new as this moment, also behind a ZooKeeper that lags.
+
+        Raises MetadataUnavailable where there is nothing of Hoot, LayoutMismatch; BadVersion, to be tried again.
+        """
+        if not self.is_laid_out:
+            raise MetadataUnavailable("this ZooKeeper holds nothing of Hoot")
+        found = self._zk.get(layout.PATH)
+        if found is not None:
+            self._zk.set(layout.PATH, *found)  # a write, unlike a read, goes through the leader
+
     def check_at_rest(self) -> None:
-        """Raises IllegalOperation while any host is registered, readable or not."""
+        """Raises HostsRunning while any host is registered, readable or not."""
         names = self._zk.children(records.HOSTS)
         if names:
-            raise IllegalOperation(
-                f"hosts are registered ({len(names)}, such as {names[0]}): stop all that `hoot host list` shows; a"
-                " killed one is registered until its session times out"
+            raise HostsRunning(
+                f"{len(names)} region hosts are registered, such as {names[0]}: stop each that `hoot host list` shows"
+                " with SIGTERM and try again; one that was killed is registered until its session times out, some"
+                " seconds later"
             )
 
     def format(self) -> None:
-        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises IllegalOperation."""
+        """Wipe everything that lasts, then the layout; see `format_metastore`. Raises HostsRunning."""
         self.check_at_rest()
         self._zk.delete_tree(records.LISTENERS, below=True)
         layout.format_metastore(self._zk, self._store)

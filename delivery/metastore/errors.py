@@ -41,12 +41,6 @@ class PersistenceInfoExists(KeyExists):
     code = "persistence_info_exists"
 
 
-class SubscriptionExists(KeyExists):
-    """A subscription of that name is already there."""
-
-    code = "subscription_exists"
-
-
 class IllegalOperation(InvalidRequest):
     """A key, version, range or order that a MetaStore cannot take; nothing was done."""
 

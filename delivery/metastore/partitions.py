@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, Protocol
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest
+import msgspec
+
+from delivery.errors import BadVersion, CorruptRecord, HootError, UnknownQueue
 from delivery.metastore.errors import KeyExists, NoKey, NoOwnerInfo, OwnerInfoExists
-from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange
+from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange, check_owner
 from delivery.metastore.queues import Queues
 from delivery.metastore.tables.versions import Version, Versioned
 
 NEVER_OWNED: Final = Version.NEW.number
 """The version of a partition that has no record yet."""
+
+
+Seen = tuple[OwnerInfo | None, int]
+"""The owner's record and its version, (None, NEVER_OWNED) where there is none."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The next owner of a partition, and the version that its record had when that was decided."""
+
+    queue: str
+    partition: int
+    owner: OwnerInfo
+    version: int
 
 
 class Sealed(Protocol):
@@ -41,35 +57,54 @@ Present = Versioned[PersistenceInfo] | CorruptRecord | None
 class Partitions(Queues):
     """The owners of partitions. One counts while its host is registered by that session; not checked here."""
 
-    def partition(self, queue: str, partition: int) -> tuple[OwnerInfo | None, int]:
+    def partition(self, queue: str, partition: int) -> Seen:
         """The owner's record and its version; (None, NEVER_OWNED) before the first. Raises CorruptRecord.
 
         A record without a host was released: nobody owns the partition.
         """
-        found = self.managers.owners.read_owner_info(queue, partition)
-        return (None, NEVER_OWNED) if found is None else (found.value, found.version.number)
+        return _seen(self.managers.owners.read_owner_info(queue, partition))
+
+    def partitions(self, places: Sequence[tuple[str, int]]) -> list[Seen | CorruptRecord]:
+        """`partition` of many (queue, partition); a damaged record is its error."""
+        found = self.managers.owners.read_owner_infos(places)
+        return [one if isinstance(one, CorruptRecord) else _seen(one) for one in found]
 
     def claim(self, queue: str, partition: int, host: str, session: int, expected_version: int) -> OwnerInfo:
         """Make `host` the owner under the next epoch, if the record still has `expected_version`.
 
-        Of several who claim at once exactly one succeeds; its record then has version `expected_version + 1`, which is
-        what `release` asks for. Raises BadVersion for the others, UnknownQueue, CorruptRecord.
+        Raises BadVersion, and what else `claim_many` answers with.
         """
         current, version = self.partition(queue, partition)
         if version != expected_version:
-            raise BadVersion(f"partition {partition} of queue {queue!r} was claimed by another host")
-        owner = OwnerInfo(host, session, (current.epoch if current else 0) + 1)
-        try:
-            written = self.managers.owners.write_owner_info(queue, partition, owner, Version(version))
-        except NoOwnerInfo:
-            raise self._unknown_queue(queue) from None
-        except OwnerInfoExists:
-            raise BadVersion(f"partition {partition} of queue {queue!r} was claimed by another host") from None
-        except InvalidRequest as error:
-            raise CorruptRecord(f"after partition {partition} of queue {queue!r}: {error.message}") from None
-        if version == NEVER_OWNED:
-            self._check_queue_of(queue, partition, written)
-        return owner
+            raise _others_claimed(queue, partition)
+        claim = Claim(queue, partition, next_owner(current, host, session), version)
+        if (error := self.claim_many([claim])[0]) is not None:
+            raise error
+        return claim.owner
+
+    def claim_many(self, claims: Sequence[Claim]) -> list[HootError | None]:
+        """Write many owners in few requests, each by itself: None, or why not.
+
+        Of several who claim a partition at once exactly one succeeds; its record then has the claim's version + 1,
+        which is what `release` asks for. BadVersion for the others; UnknownQueue; CorruptRecord where there is no next
+        epoch.
+        """
+        outcomes: list[HootError | None] = [_without_epoch(claim) for claim in claims]
+        trying = [(at, claim) for at, claim in enumerate(claims) if outcomes[at] is None]
+        written = self.managers.owners.write_owner_infos(
+            [(claim.queue, claim.partition, claim.owner, Version(claim.version)) for _, claim in trying]
+        )
+        ends = cache(self._end_of)
+        for (at, claim), outcome in zip(trying, written, strict=True):
+            if isinstance(outcome, NoOwnerInfo):
+                outcomes[at] = self._unknown_queue(claim.queue)
+            elif isinstance(outcome, OwnerInfoExists | BadVersion):
+                outcomes[at] = _others_claimed(claim.queue, claim.partition)
+            elif isinstance(outcome, HootError):
+                outcomes[at] = outcome
+            elif claim.version == NEVER_OWNED and (end := ends(claim.queue)) is not None:
+                outcomes[at] = self._take_back(claim, outcome) or end
+        return outcomes
 
     def release(self, queue: str, partition: int, epoch: int, version: int) -> None:
         """Give a partition up: the epoch stays, the owner goes.
@@ -120,11 +155,37 @@ class Partitions(Queues):
                 outcomes[at] = outcome
         return outcomes
 
-    def _check_queue_of(self, queue: str, partition: int, version: Version) -> None:
-        """A first record must not outlive a queue that was deleted meanwhile."""
-        if self.managers.queues.read_version(queue) is None:
-            self.managers.owners.delete_owner_info(queue, partition, version)
-            raise self._unknown_queue(queue)
+    def _end_of(self, queue: str) -> UnknownQueue | None:
+        """That there is no such queue, None when there is."""
+        return self._unknown_queue(queue) if self.managers.queues.read_version(queue) is None else None
+
+    def _take_back(self, claim: Claim, version: Version) -> HootError | None:
+        """A first record must not outlive a queue that was deleted meanwhile: delete it; None, or why not."""
+        try:
+            self.managers.owners.delete_owner_info(claim.queue, claim.partition, version)
+        except (NoOwnerInfo, BadVersion):
+            return None  # it is gone with the queue, or one of its name has come, and another owner
+        except HootError as error:
+            return error
+        return None
+
+
+def next_owner(current: OwnerInfo | None, host: str, session: int) -> OwnerInfo:
+    """The record that follows `current`, or that is the first."""
+    return OwnerInfo(host, session, (current.epoch if current else 0) + 1)
+
+
+def _seen(found: Versioned[OwnerInfo] | None) -> Seen:
+    return (None, NEVER_OWNED) if found is None else (found.value, found.version.number)
+
+
+def _without_epoch(claim: Claim) -> CorruptRecord | None:
+    wrong = check_owner(claim.owner)
+    return CorruptRecord(f"after partition {claim.partition} of queue {claim.queue!r}: {wrong}") if wrong else None
+
+
+def _others_claimed(queue: str, partition: int) -> BadVersion:
+    return BadVersion(f"partition {partition} of queue {queue!r} was claimed by another host")
 
 
 def _is_news(found: Sealed, present: Present) -> bool:

@@ -2,7 +2,8 @@
 
     /hoot/hosts/<host>                HostRecord, ephemeral
     /hoot/listeners/<queue>           persistent, empty; made by the first who attaches, gone with the queue
-    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now
+    /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now; under a host's
+                                      session, where it has none of its own (`lease`)
     /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
 Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,
@@ -54,6 +55,11 @@ class HostRecord(msgspec.Struct, frozen=True):
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
 
+    @property
+    def host_port(self) -> str:
+        """Where it answers, in one word."""
+        return f"{self.address}:{self.port}"
+
 
 class QueueRecord(msgspec.Struct, frozen=True):
     """A queue. `generation` tells it from an earlier queue of the same name."""
@@ -77,7 +83,11 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Per partition the id after which to begin (exclusive). Its keys are the partitions subscribed to."""
     all_partitions: bool
     topics: tuple[str, ...]
-    """Empty for all."""
+    """Names and patterns; empty for all."""
+    filter: str | None = None
+    """A rule in its canonical JSON (filters.rules), which messages of these topics must fulfil, too; None for none."""
+    moves: int = 0
+    """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
     released_ms: int = 0
@@ -92,6 +102,13 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random; the listener proves with it that it is the one meant here."""
     protocol: Literal["packed", "plain"] = "packed"
+    lease: str = ""
+    """The id of the region host that holds it for a listener without a session of its own."""
+
+    @property
+    def host_port(self) -> str:
+        """Where it listens, in one word."""
+        return f"{self.address}:{self.port}"
 
 
 lay_out(HostRecord, QueueRecord, SubscriptionRecord, ListenerRecord)

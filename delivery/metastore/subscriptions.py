@@ -16,20 +16,17 @@ and nobody removes a listener that it has not seen.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, SubscriptionBusy, UnknownSubscription
+from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
-from delivery.metastore.errors import SubscriptionExists
 from delivery.metastore.managers.records import SubscriptionState, subscription_key
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
+from delivery.metastore.managers.subscriptions import PlaceWatcher
 from delivery.metastore.ops import Create, Delete, InDoubt, NotEmpty, Op, Set
 from delivery.metastore.queues import Queues
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.metastore.tables.base import Watcher
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name, near_names
 
@@ -37,12 +34,9 @@ from delivery.model import check_name, near_names
 class Subscriptions(Queues):
     """The durable records of subscriptions, how far they have come, and who is attached."""
 
-    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
-        """The subscription's durable record, None when there is none. Raises CorruptRecord.
-
-        `watch` is called once, at its next change.
-        """
-        found = self.managers.subscriptions.read_preferences(queue, name, watch)
+    def subscription(self, queue: str, name: str) -> SubscriptionRecord | None:
+        """The subscription's durable record, None when there is none. Raises CorruptRecord."""
+        found = self.managers.subscriptions.read_preferences(queue, name)
         return None if found is None else found.value
 
     def subscriptions(self, queue: str) -> list[str]:
@@ -56,15 +50,11 @@ class Subscriptions(Queues):
     def put_subscription(self, record: SubscriptionRecord, *, create: bool) -> None:
         """Write a new subscription, or another record for one that is there.
 
-        Raises UnknownQueue; BadVersion when a new one is there already, when the one to change is another now, and when
-        others keep changing it; UnknownSubscription when it is not there.
+        Raises UnknownQueue; SubscriptionExists when a new one is there already; BadVersion when the one to change is
+        another now, and when others keep changing it; UnknownSubscription when it is not there.
         """
         if create:
-            self._check_queue(record.queue)
-            try:
-                self.managers.subscriptions.create_subscription_data(record)
-            except SubscriptionExists as error:
-                raise BadVersion(error.message) from None
+            self._create(record)
             return
         for attempt in range(ATTEMPTS):
             give_way(attempt)
@@ -77,6 +67,27 @@ class Subscriptions(Queues):
                 continue
             return
         raise crowded(f"subscription {record.name!r}")
+
+    def change_subscription(
+        self, queue: str, name: str, change: Callable[[SubscriptionRecord], SubscriptionRecord]
+    ) -> SubscriptionRecord:
+        """Change the preferences of a subscription, whoever else changes them at the same time; gives the new ones.
+
+        `change` may be called more than once. Raises UnknownQueue, UnknownSubscription, BadVersion when others keep
+        changing it.
+        """
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._preferences(queue, name)
+            wanted = change(found.value)
+            if wanted == found.value:
+                return wanted
+            try:
+                self.managers.subscriptions.update_subscription_data(wanted, found.version)
+            except BadVersion:
+                continue
+            return wanted
+        raise crowded(f"subscription {name!r}")
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states, and detach who is attached. Raises UnknownSubscription.
@@ -102,6 +113,16 @@ class Subscriptions(Queues):
             return
         raise crowded(f"subscription {name!r}")
 
+    def _create(self, record: SubscriptionRecord) -> None:
+        """A new subscription; nothing stays of one whose queue was deleted meanwhile."""
+        self._check_queue(record.queue)
+        subscriptions = self.managers.subscriptions
+        version = subscriptions.create_subscription_data(record)
+        if self.managers.queues.read_version(record.queue) is None:
+            with contextlib.suppress(BadVersion, UnknownSubscription):
+                subscriptions.delete_subscription_data(record.queue, record.name, version)
+            raise self._unknown_queue(record.queue)
+
     # -- states
 
     def states(self, queue: str, name: str) -> dict[int, SubscriptionState]:
@@ -119,31 +140,6 @@ class Subscriptions(Queues):
     def save_states(self, saves: Sequence[SaveState]) -> list[Version | HootError]:
         """See SubscriptionStates.save_states."""
         return self.managers.subscriptions.save_states(saves)
-
-    def release_parked(self, queue: str, name: str, keys: Collection[bytes] | None, now_ms: int) -> int:
-        """Make parked keys due at once, all of them without `keys`; gives how many.
-
-        The owner of a partition may not know of it for long, as it reads its states only once. So the preferences are
-        changed, too, which makes it begin anew. Raises UnknownSubscription, CorruptRecord; BadVersion when others keep
-        changing the states.
-        """
-        for attempt in range(ATTEMPTS):
-            give_way(attempt)
-            found = self._preferences(queue, name).value
-            states = self.managers.subscriptions.read_states(found)
-            saves = [_released(queue, name, partition, one, keys) for partition, one in states.items()]
-            outcomes = self.managers.subscriptions.save_states([save for save, count in saves if count])
-            failed = [outcome for outcome in outcomes if isinstance(outcome, HootError)]
-            if not failed:
-                break
-            if not isinstance(failed[0], BadVersion | Fenced):
-                raise failed[0]
-        else:
-            raise crowded(f"the states of subscription {name!r}")
-        count = sum(count for _, count in saves)
-        if count:
-            self.put_subscription(msgspec.structs.replace(found, released_ms=now_ms), create=False)
-        return count
 
     # -- listeners
 
@@ -194,9 +190,15 @@ class Subscriptions(Queues):
         folders = [records.listeners_path(check_name("queue", queue)) for queue in queues]
         return [names or [] for names in self._zk.children_many(folders)]
 
-    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
-        """The durable records of many (queue, subscription); a damaged one is its error."""
-        found = self.managers.subscriptions.read_many_preferences(places)
+    def read_subscriptions(
+        self, places: Sequence[tuple[str, str]], watch: PlaceWatcher | None = None
+    ) -> list[SubscriptionRecord | CorruptRecord | None]:
+        """The durable records of many (queue, subscription); a damaged one is its error.
+
+        `watch` is called with each (queue, subscription) once, at its next change; not for those that are damaged.
+        Raises Throttled when not all of them can be watched: none is then.
+        """
+        found = self.managers.subscriptions.read_many_preferences(places, watch)
         return [one.value if isinstance(one, Versioned) else one for one in found]
 
     def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
@@ -276,30 +278,16 @@ class Subscriptions(Queues):
         return UnknownSubscription(f"queue {queue!r} has no subscription {name!r}{hint}")
 
 
-def _released(
-    queue: str, name: str, partition: int, found: Taken, keys: Collection[bytes] | None
-) -> tuple[SaveState, int]:  # fmt: skip
-    """The state with parked keys that are due now, and how many they are."""
-    parked = found.value.parked
-    chosen = [keys is None or one.key in keys for one in parked]
-    due = tuple(
-        msgspec.structs.replace(one, due_ms=0) if wanted else one for one, wanted in zip(parked, chosen, strict=True)
-    )
-    state = msgspec.structs.replace(found.value, parked=due)
-    return SaveState(queue, name, partition, state, found.version), sum(chosen)
-
-
 def _listener_path(queue: str, name: str) -> str:
     subscription_key(queue, name)
     return records.listener_path(queue, name)
 
 
 def _busy(queue: str, name: str, holder: ListenerRecord) -> SubscriptionBusy:
-    address = f"{holder.address}:{holder.port}"
     return SubscriptionBusy(
-        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {address}: stop that one, or take over"
-        " with force",
-        address=address,
+        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {holder.host_port}: stop that one,"
+        " or take over with force",
+        address=holder.host_port,
     )
 
 

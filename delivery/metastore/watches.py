@@ -12,10 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 Hint = Callable[[], None]
 Kind = Literal["children", "value"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 IN_FLIGHT_MAX: Final = 64
 """kazoo wakes its connection thread through a pipe that holds 278 requests; a full pipe blocks, past every deadline."""
@@ -84,8 +85,9 @@ class Watches:
     def remove(self, path: str, hint: Hint | None = None) -> None:
         """No more calls of `hint`, or of any, about `path`, but for those under way. Fine when there are none."""
         with self._lock:
-            for watch in [watch for key, watch in self._watches.items() if key[1] == path]:
-                watch.hints = [other for other in watch.hints if hint is not None and other != hint]
+            for kind in KINDS:
+                if (watch := self._watches.get((kind, path))) is not None:
+                    watch.hints = [other for other in watch.hints if hint is not None and other != hint]
 
     def set_again(self, watch: Watch) -> None:
         """Set a watch that fired or is new. One that nobody wants any more is forgotten here, when it fired."""

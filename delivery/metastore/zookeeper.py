@@ -35,8 +35,9 @@ from delivery.metastore.ops import (
     check_request,
 )
 from delivery.metastore.probe import select_reply, why_unanswered
+from delivery.metastore.reading import READ_AT_ONCE, Answer, ReadMany
 from delivery.metastore.state import ConnectionState, State, StateCallback
-from delivery.metastore.watches import IN_FLIGHT_MAX, Event, Hint, Kind, Watches
+from delivery.metastore.watches import Event, Hint, Kind, Watches
 from delivery.metastore.znodes import Aspect, ZNodes
 
 # kazoo's own back-off left a client away for up to 17 s after the server was back.
@@ -55,6 +56,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[HootError], str]]] = {
     kazoo_errors.NotEmptyError: (NotEmpty, "{} has children"),
     kazoo_errors.BadArgumentsError: (InvalidRequest, "{!r} is no path that ZooKeeper takes"),
     kazoo_errors.NoAuthError: (ConfigError, "ZooKeeper does not let this program touch {}: see its ACL"),
+    kazoo_errors.UnimplementedError: (ConfigError, "this ZooKeeper is older than 3.6 and does not {}"),
     kazoo_errors.NoChildrenForEphemeralsError: (InvalidRequest, "{} would be below an ephemeral znode"),
 }
 _BYSTANDERS: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -83,7 +85,6 @@ class ZooKeeperClient(ZNodes):
         self.deadline = deadline
         self._client: Any = None
         self._connection = ConnectionState()
-        self._bulk = threading.Lock()
         self._watches = Watches(self._set_watch)
 
     @property
@@ -200,26 +201,17 @@ class ZooKeeperClient(ZNodes):
     def _read(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
         for path in paths:
             check_path(path)
-        if len(paths) == 1:
-            return self._read_part(aspect, paths)
-        # One read of many at a time, because of the pipe that IN_FLIGHT_MAX is about.
-        if not self._bulk.acquire(timeout=self.deadline):
-            raise MetadataUnavailable(f"ZooKeeper at {self.hosts} is too slow for all that is read from it")
-        try:
-            parts = (paths[at : at + IN_FLIGHT_MAX] for at in range(0, len(paths), IN_FLIGHT_MAX))
-            return [answer for part in parts for answer in self._read_part(aspect, part)]
-        finally:
-            self._bulk.release()
+        parts = (paths[at : at + READ_AT_ONCE] for at in range(0, len(paths), READ_AT_ONCE))
+        return [answer for part in parts for answer in self._read_part(aspect, part)]
 
     def _read_part(self, aspect: Aspect, paths: Sequence[str]) -> list[Any]:
-        def submit(kazoo: Any) -> _Answers:
-            ask = kazoo.get_children_async if aspect == "children" else kazoo.get_async
-            return _Answers([(path, ask(self._folder + path)) for path in paths])
+        def submit(kazoo: Any) -> Any:
+            answer = kazoo.handler.async_result()
+            kazoo._call(ReadMany(aspect, [self._folder + path for path in paths]), answer)  # noqa: SLF001 - see there
+            return answer
 
-        found: list[Any] = self._call(_naming("read", paths), submit, repeat=True)
-        if aspect == "children":
-            return found
-        return [None if answer is None else (answer[0], answer[1].version) for answer in found]
+        answers: list[Answer] = self._call(_naming("read", paths), submit, repeat=True)
+        return [_found(path, answer) for path, answer in zip(paths, answers, strict=True)]
 
     def _transact(self, ops: Sequence[Op]) -> list[int] | Refused:
         check_request(ops)
@@ -269,23 +261,13 @@ class ZooKeeperClient(ZNodes):
             client.handler.dispatch_callback(Callback("watch", self._watches.set_all, ()))
 
 
-class _Answers:
-    """The answers to many reads under one deadline, None for a znode that is not there."""
-
-    def __init__(self, pending: list[tuple[str, Any]]) -> None:
-        self._pending = pending
-
-    def get(self, timeout: float) -> list[Any]:
-        end = time.monotonic() + timeout
-        return [self._one(path, answer, end) for path, answer in self._pending]
-
-    def _one(self, path: str, answer: Any, end: float) -> Any:
-        try:
-            return answer.get(timeout=max(0.0, end - time.monotonic()))
-        except kazoo_errors.NoNodeError:
-            return None
-        except tuple(_REFUSALS) as error:
-            raise _refusal(error, path) from None
+def _found(path: str, answer: Answer) -> Answer | None:
+    if not isinstance(answer, int):
+        return answer
+    error = kazoo_errors.EXCEPTIONS[answer]()
+    if isinstance(error, kazoo_errors.NoNodeError):
+        return None
+    raise _refusal(error, path)
 
 
 def _transaction(kazoo: Any, folder: str, ops: Sequence[Op]) -> Any:

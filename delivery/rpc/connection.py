@@ -125,6 +125,7 @@ class Connection:
         batches: bytes,
         on_reply: Callable[[Any], None],
         *,
+        moves: int = 0,
         parked: Iterable[tuple[int, bytes | None]] | None = None,
         again: bool = False,
         settled: Sequence[int] = (),
@@ -132,7 +133,7 @@ class Connection:
         """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
         push = load_idl("subscriber").Push(
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
-            batches=batches,
+            batches=batches, moves=moves,
         )  # fmt: skip
         if parked is not None:
             made = load_idl("subscriber").ParkedMessage

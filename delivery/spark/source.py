@@ -22,9 +22,10 @@ from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest
+from delivery.filters import check_pattern
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import check_name, check_topic, near_names
+from delivery.model import check_name, near_names
 from delivery.rpc.idl import load_idl
 from delivery.rpc.pool import Pool
 from delivery.spark.arrow import to_arrow
@@ -56,7 +57,7 @@ def read_options(given: Mapping[str, str]) -> Options:
             raise InvalidRequest(f"the hoot source has no option {name!r}{near}")
     if "queue" not in given:
         raise InvalidRequest('the hoot source needs the name of a queue: .option("queue", …)')
-    topics = tuple(check_topic(topic.strip()) for topic in given.get("topics", "").split(",") if topic.strip())
+    topics = tuple(check_pattern(topic.strip()) for topic in given.get("topics", "").split(",") if topic.strip())
     zookeeper = given.get("zookeeper") or os.environ.get("HOOT_ZOOKEEPER") or "127.0.0.1:2181"
     return Options(check_name("queue", given["queue"]), zookeeper, topics)
 

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from delivery.batch import Header
+from delivery.batch.select import Refuses
 from delivery.errors import HootError
 from delivery.model import Durability, QueueSettings
 from delivery.storage.sealed import EpochIds
@@ -69,11 +70,13 @@ class Chunk(msgspec.Struct, frozen=True):
 
     data: bytes
     headers: tuple[Header, ...]
+    covered: int | None = None
+    """Where refused batches were left out: the last id that was looked at. `headers` may be empty then."""
 
     @property
     def last_id(self) -> int:
-        """The last id that the chunk covers; only for a chunk that is not empty."""
-        return self.headers[-1].last_id
+        """The last id that the chunk covers."""
+        return self.headers[-1].last_id if self.covered is None else self.covered
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -105,9 +108,10 @@ class MessageStore(Protocol):
         (UnknownOutcome for whoever published) and the partition accepts nothing more until it is opened anew.
         """
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """The next whole batches with an id above `after`, at most `bytes_max` (but always at least one batch).
 
+        Batches that `refuses` refuses may be left out: a store that can skip them without reading them does.
         The first batch may begin at or below `after`. None when there is nothing more up to the watermark.
         Raises CorruptRecord where the stored bytes are damaged.
         """
@@ -120,6 +124,12 @@ class MessageStore(Protocol):
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed."""
+
+    def prepare_release(self, key: PartitionKey) -> None:
+        """The partition will be released soon, and is appended to until then: do what makes the next `open` quick.
+
+        Nothing depends on it: where it raises, the next `open` does all of it. Unknown or closed partitions are fine.
+        """
 
     def release(self, key: PartitionKey) -> None:
         """Stop serving a partition: close its files. Unknown or closed partitions are fine."""

@@ -12,6 +12,7 @@ from threading import RLock
 from typing import Final
 
 from delivery.batch import Header
+from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
@@ -166,8 +167,8 @@ class MemoryStore:
             answers.append(failed.get(item.key))
         return answers
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
-        """See `MessageStore.read`."""
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:  # noqa: ARG002
+        """See `MessageStore.read`; there is nothing to be gained by leaving batches out."""
         view = self._view(key)
         return view.partition.read(after, bytes_max, view.last_id)
 
@@ -188,6 +189,9 @@ class MemoryStore:
             _check_standing(view, key)
             view.settings = settings
             return view.partition.trim(settings, now_ms)
+
+    def prepare_release(self, key: PartitionKey) -> None:
+        """See `MessageStore.prepare_release`. Opening takes no time here."""
 
     def release(self, key: PartitionKey) -> None:
         """See `MessageStore.release`."""

@@ -10,10 +10,15 @@ from bisect import bisect_right
 from collections import deque
 
 from delivery.batch import Header
+from delivery.batch.select import Refuses, dictionary_in
 from delivery.storage.base import Chunk, PartitionKey
 
 _GAP_MAX = 1024
 """Dropped entries at the front of a tail before its lists are moved up: keeps an eviction cheap on average."""
+
+
+_AT_ONCE = 2048
+"""One read looks at so many batches: it takes a few milliseconds of the event loop where all of them are refused."""
 
 
 class _Tail:
@@ -81,10 +86,11 @@ class TailCache:
         tail = self._tails.get(key)
         return tail is not None and after >= tail.floor
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """The next whole batches above `after`, at most `bytes_max` but at least one; None without any.
 
-        Only for an `after` that is covered. A chunk of one batch is that batch's own bytes, not a copy.
+        Refused ones are left out. Only for an `after` that is covered. A chunk of one batch is that batch's own bytes,
+        not a copy.
         """
         tail = self._tails.get(key)
         if tail is None or after < tail.floor:
@@ -92,18 +98,24 @@ class TailCache:
         headers: list[Header] = []
         parts: list[bytes] = []
         room = bytes_max
-        for place in range(bisect_right(tail.last_ids, after, tail.start), len(tail.batches)):
+        covered: int | None = None
+        first = bisect_right(tail.last_ids, after, tail.start)
+        for place in range(first, min(len(tail.batches), first + _AT_ONCE)):
             entry = tail.batches[place]
             assert entry is not None
             header, batch = entry
+            if refuses is not None and refuses(header, dictionary_in(header, batch)):
+                covered = header.last_id
+                continue
             room -= len(batch)
             if room < 0 and parts:
                 break
             headers.append(header)
             parts.append(batch)
-        if not parts:
+            covered = None if covered is None else header.last_id
+        if not parts and covered is None:
             return None
-        return Chunk(parts[0] if len(parts) == 1 else b"".join(parts), tuple(headers))
+        return Chunk(parts[0] if len(parts) == 1 else b"".join(parts), tuple(headers), covered)
 
     def drop(self, key: PartitionKey) -> None:
         """Forget a partition. An unknown one is fine."""

@@ -123,6 +123,10 @@ class Child:
             self.kill()
             return False
 
+    def told(self, text: bytes) -> int:
+        """How often its log says so, of all its starts."""
+        return self._log.read_bytes().count(text)
+
     def _forget(self) -> None:
         if self._process is not None:
             assert self._process.stdin is not None
@@ -138,13 +142,13 @@ class Child:
 def serve(zookeeper: str, data: Path, port: int, session_seconds: float, *options: str) -> list[str]:
     """The arguments of a region host."""
     return [
-        "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data), "--port", str(port), "--no-http",
+        "-m", "delivery.cli", "serve", "--zookeeper", zookeeper, "--data", str(data), "--port", str(port),
         "--until-eof", "--session-timeout", f"{session_seconds:g}s", *options,
     ]  # fmt: skip
 
 
-def set_clock(file: Path, seconds: float) -> None:
-    """From now on the wall clock of whoever has this file for its HOOT_CHAOS_CLOCK is off by so much."""
+def set_clock(file: Path, seconds: float, stands_at_ns: int = 0) -> None:
+    """From now on the wall clock of whoever has this file for its HOOT_CHAOS_CLOCK is off by so much, or stands."""
     # Written in place: the child has the file in its memory.
     with file.open("r+b" if file.exists() else "wb") as clock:
-        clock.write(struct.pack("<q", round(seconds * 1e9)))
+        clock.write(struct.pack("<qq", round(seconds * 1e9), stands_at_ns))

@@ -46,6 +46,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Puts a second of each batching publisher."""
 
 
+MIB = 1 << 20
+HOST_SETTINGS = {
+    "tail_cache_bytes": 8 * MIB, "publish_bytes_max": 16 * MIB, "window_bytes": MIB // 2, "buffer_bytes": MIB // 4,
+}  # fmt: skip
+"""Of each host, besides `window_messages`: so small that a leak would be seen (see limits)."""
+
+
 class Listens(msgspec.Struct, frozen=True):
     """One subscription."""
 
@@ -160,6 +167,8 @@ class Cluster:
         return self.histories / name
 
     def _make_hosts(self) -> None:
+        chosen = {"window_messages": self.shape.window_messages, **HOST_SETTINGS}
+        settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
         for number, (name, port) in enumerate(self.host_ports.items()):
             own = f"127.0.0.1{number + 1}"
             for node in self.ensemble.nodes:
@@ -169,7 +178,7 @@ class Cluster:
             zookeeper = ",".join(f"{own}:{node.client_port}" for node in self.ensemble.nodes)
             command = serve(
                 zookeeper, self.folder / "data", port, self.shape.session_seconds,
-                "--grace", "5s", "--set", f"window_messages={self.shape.window_messages}",
+                "--grace", "5s", *settings,
             )  # fmt: skip
             self.hosts[name] = self._child(name, command, HOOT_CHAOS_CLOCK=str(self._clock(name)))
 

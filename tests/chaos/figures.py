@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
-from tests.chaos.checks import GRACE_SECONDS, rewinds
-from tests.chaos.plan import OWNER_FAULTS
-from tests.chaos.story import Fault, Row, Story
+from tests.chaos.checks import rewinds
+from tests.chaos.plan import FAILOVERS, OWNER_FAULTS, SILENCES
+from tests.chaos.story import GRACE_SECONDS, Fault, Row, Story
 
 
 class Failover(msgspec.Struct, frozen=True):
@@ -23,6 +23,13 @@ class Failover(msgspec.Struct, frozen=True):
     delivers on for a while: there it is the longest silence."""
     owned: float | None
     """From the fault until ZooKeeper was seen to name the next owner; None when nobody had to take over."""
+    duplicates: int
+    """Callbacks of what their subscription had before, in that partition, while the fault may be felt."""
+
+    @property
+    def kind(self) -> str:
+        """See plan.FAILOVERS."""
+        return next(kind for kind, names in FAILOVERS.items() if self.fault in names)
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -47,10 +54,9 @@ def figures(story: Story) -> Figures:
         1 for row in story.scan
         if row.body in story.puts and story.puts[row.body].outcome in ("unknown", "open")
     )  # fmt: skip
-    calls = sum(map(len, story.calls.values()))
-    distinct = sum(len({row.place for row in rows}) for rows in story.calls.values())
     return Figures(
-        outcomes=dict(outcomes), stored_although_unknown=unknown, callbacks=calls, duplicates=calls - distinct,
+        outcomes=dict(outcomes), stored_although_unknown=unknown, callbacks=sum(map(len, story.calls.values())),
+        duplicates=sum(1 for rows in story.calls.values() for _ in _again(rows)),
         deepest=max((one.depth for one in rewinds(story)), default=0), failovers=tuple(failovers(story)),
         faults=dict(Counter(fault.name for fault in story.faults)),
     )  # fmt: skip
@@ -64,16 +70,28 @@ def failovers(story: Story) -> list[Failover]:
             calls[row.partition].append(row)
     for rows in calls.values():
         rows.sort(key=lambda row: row.at)
+    again = [one for rows in story.calls.values() for one in _again(rows)]
     found = []
     for fault in story.faults:
         if fault.name not in OWNER_FAULTS:
             continue
         for partition in sorted(fault.partitions):
             rows = calls.get(partition, [])
-            seconds = _silence(rows, fault) if fault.name.startswith("zookeeper") else _until_new(rows, fault, story)
+            seconds = _silence(rows, fault) if fault.name in SILENCES else _until_new(rows, fault, story)
             if seconds is not None:
-                found.append(Failover(fault.name, partition, seconds, _until_owned(partition, fault, story)))
+                felt = sum(one.partition == partition and fault.felt(one.at) for one in again)
+                owned = None if fault.name in FAILOVERS["leader kill"] else _until_owned(partition, fault, story)
+                found.append(Failover(fault.name, partition, seconds, owned, felt))
     return found
+
+
+def _again(rows: list[Row]) -> Iterator[Row]:
+    """The callbacks of what was called back before."""
+    known = set()
+    for row in rows:
+        if row.place in known:
+            yield row
+        known.add(row.place)
 
 
 def _until_owned(partition: int, fault: Fault, story: Story) -> float | None:
@@ -97,8 +115,3 @@ def _until_new(rows: list[Row], fault: Fault, story: Story) -> float | None:
 def _silence(rows: list[Row], fault: Fault) -> float | None:
     gaps = [after.at - before.at for before, after in pairwise(rows) if fault.begun <= before.at <= fault.healed]
     return max(gaps, default=None)
-
-
-def quantile(values: list[float], part: float) -> float:
-    """The value below which that part of the values lies; the highest for small samples."""
-    return sorted(values)[math.ceil(part * (len(values) - 1))]

@@ -6,9 +6,11 @@ machine's monotonic clock, which all processes share.
 Publisher    `begin T`, `try T N TOPIC CRC` (before the put), then one of `stored T N PARTITION ID`, `refused T N CODE`
              and `unknown T N CODE`; `end T` when all outcomes are known. N counts the puts of one incarnation.
 Subscriber   `begin T`, `attached T`, `call T PARTITION ID TOPIC BODY CRC` (in the callback), `end T`; the one
-             that comes and goes `churned T`, each time.
+             that comes and goes `churned T`, each time; `moved T PARTITION FORMER-EPOCH EPOCH`.
 Tail         `read T PARTITION ID TOPIC BODY CRC`: a scanner that follows the queue.
 Watcher      `checkpoint T SUBSCRIPTION PARTITION ID EPOCH`, `owner T PARTITION EPOCH HOST`: what ZooKeeper said.
+Gauges       `gauge T PROCESS WHAT VALUE`: memory and handles of a process, and what a host says of its queues.
+Intruder     `attempt T KIND DUE OUTCOME`: something that must be refused, and how it was.
 Nemesis      `fault T NAME TARGET PARTITION,…` (those that the target owned), `healed T NAME TARGET`, `ended T NAME
              STATUS` of a process that ended by itself.
 

@@ -10,7 +10,7 @@ import time
 import msgspec
 
 from delivery.errors import HootError, SubscriptionBusy
-from subscriber import Message, Subscriber
+from subscriber import Event, Message, Subscriber
 from tests.chaos import role
 from tests.chaos.history import History, fields
 from tests.integration.embedded import NEVER
@@ -89,7 +89,12 @@ class Listening:
             orders.queue, partitions=orders.partitions, topics=orders.topics or None,
             start="earliest", listener=self._called,
         )  # fmt: skip
+        subscriber.on_event(self._heard)
         return subscriber
+
+    def _heard(self, event: Event) -> None:
+        if event.kind == "moved" and not self._orders.churn:
+            self._history.note("moved", event.partition, event.former_epoch, event.epoch)
 
     def _called(self, message: Message) -> None:
         if self._orders.churn:

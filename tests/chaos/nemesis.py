@@ -103,7 +103,7 @@ class Nemesis:
             strike = msgspec.structs.replace(strike, target=max(held, key=lambda name: len(held[name])))
         owned: set[int] = set()
         if strike.fault in OWNER_FAULTS:
-            owned = set().union(*held.values()) if strike.fault == "hosts-kill-all" else held[strike.target]
+            owned = held[strike.target] if strike.target in held else set().union(*held.values())
         self._history.note("fault", strike.fault, strike.target, ",".join(map(str, sorted(owned))) or "-")
         of_all = f" (owns {len(owned)} of {self._cluster.shape.partitions} partitions)" if owned else ""
         self._say(f"{strike}{of_all}")

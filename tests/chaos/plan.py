@@ -68,19 +68,27 @@ FAULTS: Kinds = {
     "clock-step": (2, "host", 0.5, 2.0),
     "churn": (1, "", 1.0, 2.0),
 }
-OWNER_FAULTS = frozenset({
-    "host-kill", "host-kill-at-once", "host-terminate", "host-pause", "hosts-kill-all", "zookeeper-cut-long",
-    "zookeeper-silence",
-})  # fmt: skip
-"""After which another host has to take over: the failovers."""
+FAILOVERS: dict[str, tuple[str, ...]] = {
+    "kill": ("host-kill", "host-kill-at-once", "hosts-kill-all"),
+    "terminate": ("host-terminate",),
+    "pause": ("host-pause",),
+    "cut": ("zookeeper-cut-long", "zookeeper-silence"),
+    "leader kill": ("zookeeper-leader-kill",),
+}
+"""By kind the faults whose times are measured: after all but the last another host takes over, after that one the
+owners need a session with another server of ZooKeeper."""
+OWNER_FAULTS = frozenset(name for names in FAILOVERS.values() for name in names)
+SILENCES = frozenset({"zookeeper-cut-long", "zookeeper-silence", "zookeeper-leader-kill"})
+"""Those in which the owners go on serving, for a while or all the time: the longest silence tells what was felt."""
 CLOCK_STEPS = (-600.0, -60.0, -1.0, -0.001, 0.001, 1.0, 60.0, 600.0)
 
 BEGIN_SECONDS = 3.0
 CALM_SECONDS = (0.5, 3.0)
 QUIET_EVERY = 6
 """So many steps, and then a while without faults."""
-QUIET_SECONDS = 12.0
-"""Longer than what a fault excuses (checks.GRACE_SECONDS), so that it is seen when something goes wrong without one."""
+QUIET_SECONDS = 14.0
+"""Longer than what a fault excuses (story.GRACE_SECONDS), so that it is seen when something goes wrong without one.
+What follows is a fault of one subscriber, alone: the others must not feel it."""
 
 
 def plan(
@@ -95,9 +103,11 @@ def _steps(
     random: Random, seconds: float, session: float, targets: Mapping[str, Sequence[str]], faults: Kinds
 ) -> Iterator[Step]:
     at, count = BEGIN_SECONDS, 0
+    lone = {name: kind for name, kind in faults.items() if kind[1] == "subscriber"}
     while True:
-        strikes = [_strike(random, session, targets, faults)]
-        if random.random() < 0.25:
+        after_quiet = bool(lone) and count > 0 and count % QUIET_EVERY == 0
+        strikes = [_strike(random, session, targets, lone if after_quiet else faults)]
+        if not after_quiet and random.random() < 0.25:
             other = _strike(random, session, targets, faults)
             if other.fault.partition("-")[0] != strikes[0].fault.partition("-")[0]:
                 strikes.append(other)

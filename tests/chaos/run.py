@@ -11,16 +11,22 @@ from pathlib import Path
 
 import msgspec
 
+from delivery.batch import headers_in
 from delivery.client import connect
+from delivery.errors import HootError
 from delivery.ids import MessageId
+from delivery.rpc.blocking import BlockingConnection
 from tests.chaos.checks import checkpoints_at_end
-from tests.chaos.cluster import BATCHING, BUSIEST, DIRECT, IMPATIENT, QUEUE, SUBSCRIPTIONS, Cluster, Shape
+from tests.chaos.cluster import BATCHING, BUSIEST, CHURN, DIRECT, IMPATIENT, QUEUE, SUBSCRIPTIONS, Cluster, Shape
+from tests.chaos.gauging import Gauging
 from tests.chaos.history import fields, seen
+from tests.chaos.intruding import Intruder
 from tests.chaos.nemesis import Nemesis, Say
 from tests.chaos.plan import Step, plan
-from tests.chaos.story import Place, Row, Story, load
+from tests.chaos.story import Place, Row, Story, Written, load
 from tests.chaos.watcher import Watcher
 from tests.integration.embedded import NEVER, ROOT, eventually
+from tests.integration.host_reads import request
 
 SETTLE_SECONDS = 60.0
 _LAST_PUTS_SECONDS = 3.0
@@ -105,9 +111,10 @@ class Run:
             nemesis, progress = Nemesis(cluster, self._say), Progress(cluster, self._say)
             self._begin()
             with Watcher(cluster):
-                nemesis.run(steps, progress.tell)
-                self._say("the faults are over")
-                self._end_publishing(nemesis, progress)
+                with Gauging(cluster), Intruder(cluster):
+                    nemesis.run(steps, progress.tell)
+                    self._say("the faults are over")
+                    self._end_publishing(nemesis, progress)
                 scan = self._scan()
                 self._say(f"{len(scan)} messages are stored")
                 self._wait_delivered(scan, nemesis, progress)
@@ -115,6 +122,7 @@ class Run:
                 story = self._wait_checkpoints(scan)
                 story.command_scan = self._command_scan()
             self._check_owners()
+            story.written, story.leftovers = self._written(), self._leftovers()
             story.problems = [*self.problems, *nemesis.problems]
         return story
 
@@ -168,7 +176,8 @@ class Run:
     def _wait_checkpoints(self, scan: list[Row]) -> Story:
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
-            story = load(self.cluster.histories, SUBSCRIPTIONS, self.cluster.shape.window_messages)
+            shape = self.cluster.shape
+            story = load(self.cluster.histories, SUBSCRIPTIONS, shape.window_messages, shape.partitions)
             story.scan = scan
             if not checkpoints_at_end(story) or time.monotonic() > deadline:
                 return story
@@ -194,6 +203,41 @@ class Run:
             owner = owners.get(partition)
             if owner is None or owner.host not in live or live[owner.host].session != owner.session:
                 self.problems.append(f"partition {partition} has no living owner: {owner}")
+
+    def _written(self) -> list[Written]:
+        """All batches of all partitions, each read from its owner."""
+        found: list[Written] = []
+        live = {record.host: record for record in self.cluster.live_hosts().values()}
+        for partition, owner in self.cluster.catalog.owners(QUEUE).items():
+            if (record := live.get(owner.host)) is None:
+                continue  # told by _check_owners
+            try:
+                with BlockingConnection(record.address, record.port) as connection:
+                    found += _batches(connection, partition)
+            except HootError as error:
+                self.problems.append(f"partition {partition} cannot be read: {error!r}")
+        return found
+
+    def _leftovers(self) -> list[str]:
+        """Queues and subscriptions that no program of the run made."""
+        with connect(self.cluster.address) as client:
+            queues = client.queues()
+        names = {name for name in self.cluster.catalog.subscriptions(QUEUE) if not name.startswith(CHURN.name)}
+        strangers = sorted(names - {one.name for one in SUBSCRIPTIONS})
+        return [f"queue {name}" for name in queues if name != QUEUE] + [f"subscription {name}" for name in strangers]
+
+
+def _batches(connection: BlockingConnection, partition: int) -> list[Written]:
+    found: list[Written] = []
+    after = -1
+    reply = connection.call("read", request(partition=partition))
+    while reply.position > after:
+        after = reply.position
+        found += [
+            Written(partition, one.base_id, one.last_id, one.epoch) for _, one in headers_in(bytes(reply.batches))
+        ]
+        reply = connection.call("read", request(after, partition=partition))
+    return found
 
 
 class _Printed(msgspec.Struct):

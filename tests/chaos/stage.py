@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
@@ -12,7 +13,8 @@ from typing import Self
 
 from delivery.client import Client, Queue, connect
 from delivery.embedded.ports import free_port
-from delivery.errors import HootError
+from delivery.errors import HootError, UnknownSubscription
+from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.rpc.blocking import BlockingConnection
@@ -73,6 +75,12 @@ class Host:
         """From now on its wall clock is off by so much."""
         set_clock(self._clock, seconds)
 
+    def stop_clock(self) -> int:
+        """From now on its wall clock stands; at these milliseconds since 1970."""
+        now_ms = time.time_ns() // 1_000_000
+        set_clock(self._clock, 0.0, stands_at_ns=now_ms * 1_000_000)
+        return now_ms
+
     def disturb(self, side: str, faults: Faults = HEALTHY) -> None:
         """Set the faults of its way to `zookeeper` or from `clients`."""
         self._stage.proxy.set(f"{self.name}.{side}", faults)
@@ -111,6 +119,13 @@ class Stage:
             return host.id is not None and self.owner().host == host.id
         return False
 
+    def position(self, subscription: str) -> int:
+        """The checkpoint of partition 0; 0 before there is one."""
+        with contextlib.suppress(UnknownSubscription):
+            state = self.catalog.states(QUEUE, subscription).get(0)
+            return 0 if state is None else state.position
+        return 0
+
     def queue(self) -> Queue:
         """A queue of one partition, made by the first call."""
         client = self.client()
@@ -138,12 +153,15 @@ class Listened:
 
     def __init__(self, stage: Stage, advertise: str, port: int) -> None:
         self.messages: list[Message] = []
+        self.took: list[float] = []
+        """Of each callback the seconds since its message's id was given."""
         self.gate = threading.Event()
         self.gate.set()
         self._subscriber = Subscriber("listener", zookeeper=stage.zookeeper, advertise=advertise, port=port)
         self._subscriber.subscribe(QUEUE, start="earliest", listener=self._called)
 
     def _called(self, message: Message) -> None:
+        self.took.append(time.time() - MessageId(message.number).timestamp_ms / 1000)
         self.messages.append(message)
         self.gate.wait(60)
 

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from tests.chaos.checks import CHECKS, GRACE_SECONDS
-from tests.chaos.cluster import Listens
+from tests.chaos.checks import CHECKS
 from tests.chaos.figures import figures
 from tests.chaos.report import report
-from tests.chaos.story import Fault, Put, Row, Seen, Story
-
-WINDOW = 4
-MESSAGES = 12
-FAULT_AT = 100.0
-
-
-def story() -> Story:
-    """Two partitions, two subscriptions, a fault at 100 s after which partition 0 goes back by two messages."""
-    made = Story(subscriptions=(Listens("whole"), Listens("filtered", topics=("a",))), window=WINDOW)
-    for number in range(1, MESSAGES + 1):
-        body, topic, partition, at = f"p.1.{number}", "a" if number % 3 else "-", number % 2, float(number)
-        made.puts[body] = Put(body, "p.1", number, topic, number, at, "stored", (partition, number * 10))
-        made.scan.append(Row(partition, number * 10, topic, body, number))
-    made.puts["p.1.99"] = Put("p.1.99", "p.1", 99, "-", 99, 20.0, "refused", code="throttled")
-    made.puts["p.1.98"] = Put("p.1.98", "p.1", 98, "-", 98, 20.0, "unknown")
-    made.tail = list(made.scan)
-    made.command_scan = list(made.scan)
-    for one in made.subscriptions:
-        wanted = [row for row in made.scan if one.wants(row.partition, row.topic)]
-        made.calls[one.name] = [called(row, row.id / 10 + 0.5) for row in wanted]
-        for row in wanted:
-            made.seen.append(Seen(row.id / 10 + 0.6, one.name, row.partition, row.id, 1))
-    again = [row for row in made.scan if row.partition == 0][-2:]
-    made.calls["whole"] += [called(row, FAULT_AT + 1) for row in again]
-    made.faults = [Fault("host-kill", "host-1", FAULT_AT, frozenset({0}), FAULT_AT + 2)]
-    made.seen += [Seen(50.0, "", 0, 0, 1), Seen(FAULT_AT + 0.5, "", 0, 0, 2)]
-    return made
-
-
-def called(row: Row, at: float) -> Row:
-    return msgspec.structs.replace(row, at=at)
+from tests.chaos.stories import FAULT_AT, MESSAGES, WINDOW, a_fault_of_the_filtered_alone, called, story
+from tests.chaos.story import GRACE_SECONDS, Attempt, Fault, Gauge, Move, Put, Row, Seen, Story, Written
 
 
 def failing(told: Story) -> set[str]:
@@ -65,6 +35,30 @@ def test_a_failover_lasts_until_the_first_callback_of_what_was_put_after_the_fau
     told.calls["whole"].append(Row(0, 2000, "-", "p.1.13", 13, FAULT_AT + 3))
     [failover] = figures(told).failovers
     assert (failover.partition, failover.seconds, failover.owned) == (0, 3.0, 0.5)
+    assert (failover.kind, failover.duplicates) == ("kill", 2)
+    text, _ = report(told, 4.0)
+    assert re.search(r"(?m)^  kill +1 partitions +median +3.00 s +p99 +3.00 s .*duplicates: median 2, max 2", text)
+    assert re.search(r"(?m)^  leader kill +none$", text)
+
+
+def test_what_the_death_of_a_leader_of_zookeeper_cost_is_the_longest_silence() -> None:
+    told = story()
+    told.faults.append(Fault("zookeeper-leader-kill", "-", 2.6, frozenset({1}), 8.0))
+    [cost] = [one for one in figures(told).failovers if one.kind == "leader kill"]
+    assert cost.seconds == pytest.approx(2.0)
+    assert (cost.partition, cost.owned, cost.duplicates) == (1, None, 0)
+
+
+def test_the_faults_of_one_subscriber_are_held_against_the_others_when_they_come_alone() -> None:
+    told = story()
+    a_fault_of_the_filtered_alone(told, 0.9)
+    assert failing(told) == set(), "twice the half second of peaceful times"
+    assert "whole during subscriber-pause of filtered: p99 0.900 s, in peace 0.500 s" in report(told, 4.0)[0]
+    slow = story()
+    a_fault_of_the_filtered_alone(slow, 1.2)
+    assert failing(slow) == {"others_unharmed"}
+    slow.faults.append(Fault("host-kill", "host-2", slow.faults[-1].begun - 1, healed=slow.faults[-1].begun))
+    assert failing(slow) == set(), "the host's fault is everybody's"
 
 
 def lost_for_one_subscription(told: Story) -> None:
@@ -158,6 +152,74 @@ def the_command_prints_less(told: Story) -> None:
     del told.command_scan[-1]
 
 
+def stored_behind_a_newer_epoch(told: Story) -> None:
+    told.written.append(Written(0, 1, 50, 2))
+    told.written[0] = Written(0, 51, MESSAGES * 10, 1)
+
+
+def stored_under_an_epoch_that_was_over(told: Story) -> None:
+    told.written[0] = Written(0, 1, MESSAGES * 10 - 1, 1)
+    told.written.append(Written(0, MESSAGES * 10, MESSAGES * 10, 2))
+    told.calls["filtered"].append(Row(0, MESSAGES * 10, "a", "p.1.12", 12, at=9.5))
+
+
+def delivered_by_a_former_owner_what_a_later_one_stored(told: Story) -> None:
+    told.written[0] = Written(0, 1, MESSAGES * 10 - 1, 1)
+    told.written.append(Written(0, MESSAGES * 10, MESSAGES * 10, 2))
+
+
+def delivered_by_a_former_owner_after_the_move(told: Story) -> None:
+    told.moves["whole"].append(Move(FAULT_AT + 2, 0, 0, 2, 1))
+
+
+def stored_by_nobody(told: Story) -> None:
+    del told.written[1]
+
+
+def memory_that_grows(told: Story) -> None:
+    told.gauges.append(Gauge(50.0, "host-2", "memory_bytes", 1 << 30))
+
+
+def handles_that_leak(told: Story) -> None:
+    told.gauges.append(Gauge(50.0, "whole", "handles", 5000))
+
+
+def a_queue_that_grows(told: Story) -> None:
+    told.gauges.append(Gauge(50.0, "host-1", "unacknowledged_messages", 2 * (WINDOW + 64) + 1))
+
+
+def nobody_looked_at_memory(told: Story) -> None:
+    told.gauges = [gauge for gauge in told.gauges if gauge.what != "memory_bytes"]
+
+
+def felt_by_the_others(told: Story) -> None:
+    a_fault_of_the_filtered_alone(told, 1.2)
+
+
+def taken_from_an_intruder(told: Story) -> None:
+    told.attempts.append(Attempt(8.0, "batch", "corrupt_record", "taken"))
+
+
+def refused_for_another_reason(told: Story) -> None:
+    told.attempts.append(Attempt(8.0, "batch", "corrupt_record", "throttled"))
+
+
+def ended_without_a_word(told: Story) -> None:
+    told.attempts.append(Attempt(8.0, "noise", "closed", "untold"))
+
+
+def never_refused(told: Story) -> None:
+    told.attempts = [attempt for attempt in told.attempts if attempt.outcome != "corrupt_record"]
+
+
+def nothing_to_refuse(told: Story) -> None:
+    told.attempts.clear()
+
+
+def a_queue_that_nobody_made(told: Story) -> None:
+    told.leftovers.append("queue nowhere")
+
+
 def nobody_owns_a_partition(told: Story) -> None:
     told.problems.append("partition 1 has no living owner")
 
@@ -186,6 +248,22 @@ SPOILED: list[tuple[Callable[[Story], None], str]] = [
     (epoch_back, "never_back"),
     (checkpoint_before_the_callback, "checkpoints_behind_callbacks"),
     (checkpoint_left_behind, "checkpoints_at_end"),
+    (stored_behind_a_newer_epoch, "nothing_of_the_past"),
+    (stored_under_an_epoch_that_was_over, "nothing_of_the_past"),
+    (delivered_by_a_former_owner_what_a_later_one_stored, "nothing_of_the_past"),
+    (delivered_by_a_former_owner_after_the_move, "nothing_of_the_past"),
+    (stored_by_nobody, "nothing_of_the_past"),
+    (memory_that_grows, "within_caps"),
+    (handles_that_leak, "within_caps"),
+    (a_queue_that_grows, "within_caps"),
+    (nobody_looked_at_memory, "within_caps"),
+    (felt_by_the_others, "others_unharmed"),
+    (taken_from_an_intruder, "refused_without_effect"),
+    (refused_for_another_reason, "refused_without_effect"),
+    (ended_without_a_word, "refused_without_effect"),
+    (never_refused, "refused_without_effect"),
+    (nothing_to_refuse, "refused_without_effect"),
+    (a_queue_that_nobody_made, "refused_without_effect"),
     (the_follower_missed_one, "tail_has_no_hole"),
     (the_follower_got_one_late, "tail_has_no_hole"),
     (the_command_prints_less, "scans_agree"),

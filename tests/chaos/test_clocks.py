@@ -1,15 +1,19 @@
-"""Wall clocks that are set while hosts run: rows 18 to 20 of the fault table, with real processes."""
+"""Wall clocks that are set while hosts run: rows 18 to 21 of the fault table, with real processes."""
 
 from __future__ import annotations
 
 import pytest
 
 from delivery.errors import ClockWrong
-from tests.chaos.stage import Stage, scanned, scanned_ids
+from delivery.ids import SEQUENCES_PER_MS, MessageId
+from tests.chaos.stage import QUEUE, Stage, scanned, scanned_ids
+from tests.hosting import batch
 from tests.integration.embedded import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.chaos]
 
+AROUND_OVERFLOW = (32_766, 1, 1, 1, 32_765, 1, 1, 1, 4_463)
+"""Messages of batches: they end at sequence 32,765, 32,766, 32,767, 0 and so on, and there are 70,000 of them."""
 YEAR_SECONDS = 365 * 24 * 3600.0
 
 
@@ -47,3 +51,20 @@ def test_row_20_a_successor_whose_clock_is_a_minute_behind_goes_on_above_the_las
     assert stage.owns(second)
     assert stored == sorted(set(stored)) == scanned_ids(queue)
     eventually(lambda: queue.bounds(0).last == stored[-1], "the partition ends there")
+
+
+def test_row_21_what_a_millisecond_cannot_number_goes_on_in_the_next_while_the_clock_stands(stage: Stage) -> None:
+    host, queue, listener = stage.host(), stage.queue(), stage.listen()
+    now_ms = host.stop_clock()
+    with host.connect() as connection:
+        bases = [
+            int(connection.call("publish", QUEUE, 0, batch(*[b""] * count), deadline=30.0).baseId)
+            for count in AROUND_OVERFLOW
+        ]
+    assert bases == [now_ms * SEQUENCES_PER_MS + sum(AROUND_OVERFLOW[:number]) for number in range(len(bases))]
+    ids = scanned_ids(queue)
+    assert ids == list(range(bases[0], bases[0] + sum(AROUND_OVERFLOW)))
+    assert {MessageId(number).timestamp_ms for number in ids} == {now_ms, now_ms + 1, now_ms + 2}
+    assert ids == sorted(ids, key=lambda number: number.to_bytes(8, "big"))
+    listener.has_all(ids)
+    assert listener.ids == ids

@@ -97,3 +97,19 @@ def test_row_9_what_came_and_went_while_a_host_was_away_is_known_to_it_afterward
         assert one.put(b"after").id > 0
     with pytest.raises(HootError):
         passing.put(b"after", timeout=1.0)
+
+
+def test_row_9_who_attached_while_a_host_was_away_is_delivered_to_and_who_came_and_went_is_not(stage: Stage) -> None:
+    host = stage.host()
+    queue = stage.queue()
+    queue.put(b"before")
+    host.process.signal(signal.SIGSTOP)
+    passing = Subscriber("passing", zookeeper=stage.zookeeper)
+    passing.subscribe(QUEUE, start="earliest", listener=lambda _message: None)
+    with passing:
+        passing.unsubscribe(QUEUE)
+    listener = stage.listen()
+    host.process.signal(signal.SIGCONT)
+    queue.put(b"after")
+    listener.check(scanned_ids(queue))
+    assert stage.catalog.subscriptions(QUEUE) == ["listener"]

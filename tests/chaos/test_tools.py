@@ -19,8 +19,9 @@ from tests.chaos.children import Child, Keeper
 from tests.chaos.cluster import Cluster, Shape
 from tests.chaos.ensemble import Ensemble
 from tests.chaos.nemesis import Nemesis
-from tests.chaos.plan import CLOCK_STEPS, FAULTS, plan
+from tests.chaos.plan import CLOCK_STEPS, FAULTS, QUIET_EVERY, plan
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
+from tests.chaos.report import again
 from tests.integration.embedded import ROOT, eventually, running
 
 PROXIED, SECONDS = "127.0.0.5", 0.3
@@ -256,3 +257,16 @@ def test_a_schedule_ends_all_faults_in_time_and_keeps_its_steps_apart() -> None:
         amounts = {strike.amount for step in steps for strike in step.strikes if strike.fault == "clock-step"}
         assert amounts <= set(CLOCK_STEPS)
     assert {s.fault for step in plan(3, 100, 4, TARGETS, ["churn"]) for s in step.strikes} == {"churn"}
+
+
+def test_behind_each_quiet_while_comes_a_fault_of_one_subscriber_alone() -> None:
+    for seed in range(20):
+        for step in plan(seed, 200, 4, TARGETS)[QUIET_EVERY::QUIET_EVERY]:
+            [strike] = step.strikes
+            assert strike.target in TARGETS["subscriber"]
+
+
+def test_the_command_that_plays_a_run_again_has_its_seed_its_length_and_what_was_chosen() -> None:
+    assert again(7, 1.5, Shape().session_seconds) == "make chaos MINUTES=1.5 SEED=7"
+    command = again(7, 3.0, 6.0, ("host-kill", "churn"))
+    assert command == "python -m tests.chaos --minutes 3 --seed 7 --session 6 --only host-kill,churn"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from delivery.hbase import Tables, parse_gateways
 from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.storage.base import MessageStore
+from delivery.storage.hbase import HBaseStore
 from delivery.storage.log import SegmentedLog
 from delivery.storage.memory import MemoryDisk, MemoryStore
+from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, OTHER
 from tests.znodes import FakeZNodes, Tree
 
@@ -24,14 +28,30 @@ StartStore = Callable[[], MetaStore]
 KEEP = QueueSettings()
 
 
-@pytest.fixture(params=["memory", "log"])
+@pytest.fixture(
+    params=[
+        "memory", "log", "rows in memory", "batches in memory",
+        pytest.param("rows", marks=pytest.mark.hbase), pytest.param("batches", marks=pytest.mark.hbase),
+    ]
+)  # fmt: skip
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
+    """One more store on the same storage: in memory, in a folder, or in HBase's tables, real ones or in memory."""
     disk = MemoryDisk()
+    data: Data = {}
     stores: list[MessageStore] = []
+    kind, _, in_memory = request.param.partition(" ")
+    prefix = f"t{secrets.token_hex(6)}"
+
+    def make() -> MessageStore:
+        if kind == "memory":
+            return MemoryStore(disk)
+        if kind == "log":
+            return SegmentedLog(tmp_path, segment_bytes=100_000)
+        tables = FakeTables(data) if in_memory else Tables(parse_gateways(request.getfixturevalue("hbase_gateways")))
+        return HBaseStore(tables, prefix=prefix, layout=kind)
 
     def start() -> MessageStore:
-        store: MessageStore
-        store = MemoryStore(disk) if request.param == "memory" else SegmentedLog(tmp_path, segment_bytes=100_000)
+        store = make()
         stores.append(store)
         return store
 

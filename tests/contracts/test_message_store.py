@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from delivery.batch import open_batch
+from delivery.batch import headers_in, open_batch
 from delivery.errors import Fenced, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey, StoredBatch
@@ -119,6 +119,36 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
         assert store.count(key, after, until) == sum(after < number <= until for number in ids)
         limit = data.draw(st.integers(1, 20_000))
         assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shape=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 12_000)), min_size=1, max_size=40),
+    refused=st.sets(st.sampled_from("abc")),
+    limit=st.integers(1, 20_000),
+    after=st.integers(0, 400),
+)
+def test_what_is_refused_may_be_left_out_and_everything_else_comes(
+    host: Host, shape: list[tuple[str, int]], refused: set[str], limit: int, after: int
+) -> None:
+    store = host()
+    key = PartitionKey("some", f"g{next(generations)}", 0)
+    store.open(key, 1, KEEP)
+    group = [sized(10 * place, size, key=key, topic=topic) for place, (topic, size) in enumerate(shape, start=1)]
+    for item in group:
+        store_all(store, [item])
+    read: list[tuple[str, int]] = []
+    position = after
+    while (chunk := store.read(key, position, limit, lambda _, topics: topics[1:].decode() in refused)) is not None:
+        assert chunk.last_id > position
+        position = chunk.last_id
+        found = [open_batch(chunk.data[at : at + header.length]) for at, header in headers_in(chunk.data)]
+        assert [one.header for one in found] == list(chunk.headers)
+        read += [(one.topics[0], one.header.base_id) for one in found]
+    every = [(topic, 10 * place) for place, (topic, _) in enumerate(shape, start=1) if 10 * place > after]
+    assert [one for one in read if one[0] not in refused] == [one for one in every if one[0] not in refused]
+    assert set(read) <= set(every)
+    assert position == max(after, 10 * len(shape))
 
 
 # -- what a producer sent before ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -78,6 +79,34 @@ def test_ownership_goes_back_and_forth_without_a_loss(host: Host) -> None:
         store_all(store, [batch(10 * epoch, [str(epoch).encode()], epoch=epoch)])
     assert bodies_of(stores[0]) == [str(epoch).encode() for epoch in range(1, 9)]
     assert stores[0].count(KEY, 0, 1000) == 8
+
+
+def test_a_partition_that_will_be_released_is_served_until_it_is_and_the_next_owner_finds_all(host: Host) -> None:
+    """Large enough for a store to do something about it."""
+    old, new = host(), host()
+    old.open(KEY, 1, KEEP)
+    store_all(old, [sized(base, 1 << 18) for base in (10, 11)])
+    old.prepare_release(KEY)
+    old.prepare_release(OTHER)
+    store_all(old, [batch(12, [b"meanwhile"], producer=(7, 3))])
+    old.prepare_release(KEY)
+    old.release(KEY)
+    old.prepare_release(KEY)
+    state = new.open(KEY, 2, KEEP)
+    assert (state.last_id, [one.sequence for one in state.producers]) == (12, [3])
+    assert [header.base_id for header in headers_of(new)] == [10, 11, 12]
+
+
+def test_a_fenced_owner_has_nothing_to_prepare_and_leaves_all_to_the_newer_one(host: Host) -> None:
+    old, new = host(), host()
+    old.open(KEY, 1, KEEP)
+    store_all(old, [sized(10, 1 << 19)])
+    new.open(KEY, 2, KEEP)
+    store_all(new, [batch(11, [b"new"], epoch=2)])
+    with contextlib.suppress(Fenced):
+        old.prepare_release(KEY)
+    store_all(new, [batch(12, [b"newer"], epoch=2)])
+    assert [header.base_id for header in headers_of(new)] == [10, 11, 12]
 
 
 # -- retention ------------------------------------------------------------------------------------------------------

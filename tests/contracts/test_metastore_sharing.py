@@ -131,6 +131,24 @@ class Told:
         return self.events.get(timeout=10)
 
 
+def test_many_keys_are_watched_together_each_for_itself(table: MetastoreTable) -> None:
+    told: queue.SimpleQueue[tuple[str, WatchEvent]] = queue.SimpleQueue()
+    table.put("a", FULL, NEW)
+    table.put("b", FULL, NEW)
+    found = table.get_many(["a", "b", "c"], NONE, lambda key, event: told.put((key, event)))
+    assert [one is not None for one in found] == [True, True, False]
+    for change, event in (
+        (lambda: table.put("c", FULL, NEW), ("c", WatchEvent.CREATED)),
+        (lambda: table.put("a", FULL, ANY), ("a", WatchEvent.CHANGED)),
+        (lambda: table.remove("b", ANY), ("b", WatchEvent.DELETED)),
+    ):
+        change()
+        assert told.get(timeout=10) == event
+    table.put("a", FULL, ANY)
+    table.put("b", FULL, NEW)
+    assert told.empty()
+
+
 def test_a_watch_tells_once_of_the_next_change(table: MetastoreTable) -> None:
     told, last = Told(), Told()
     assert refused(table.get, "k", watch=told) is NoKey

@@ -14,11 +14,11 @@ from delivery.errors import (
     Fenced,
     HootError,
     InvalidRequest,
+    SubscriptionExists,
     UnknownPartition,
     UnknownSubscription,
 )
 from delivery.ids import ID_MAX
-from delivery.metastore.errors import SubscriptionExists
 from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.managers.states import SaveState, Taken, TakeState

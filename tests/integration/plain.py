@@ -1,7 +1,6 @@
-"""A program in any language: it has Apache Thrift, a client of ZooKeeper, and nothing of Hoot but its documentation.
+"""A program in any language: it has Apache Thrift, the address of a host, and nothing of Hoot but its documentation.
 
-The host is found, and a listener registered, by JSON in ZooKeeper; calls are written by hand (apache.py). An argument
-of a call is a (type, value).
+Calls are written by hand (apache.py). An argument of a call is a (type, value).
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 from thrift.Thrift import TType
 
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from tests.integration.apache import SECONDS, Client, Fields, Server
@@ -158,33 +158,51 @@ class Received:
         return [one[6] for one in self.messages if partition in (None, one[2])]
 
 
-def create_subscription(site: Foreign, queue: str, name: str, *topics: str) -> None:
-    """Make the durable record, to begin at the oldest message of every partition, as whoever administers Hoot does."""
+def subscribing(*topics: str, start: str = "earliest", **starts: str) -> tuple[int, Any]:
+    """SubscriptionOptions; `p0="latest"` gives partition 0 a start of its own."""
+    own = {int(name[1:]): text(place)[1] for name, place in starts.items()}
+    fields: Fields = {2: (TType.LIST, (TType.STRING, list(topics))), 4: (TType.MAP, (TType.I32, TType.STRING, own))}
+    if not own:
+        fields[3] = text(start)
+    return struct(fields)
+
+
+def create_subscription(client: Client, queue: str, name: str, *topics: str) -> None:
+    """Make a subscription that begins at the oldest message of every partition."""
+    client.result("createSubscription", text(queue), text(name), subscribing(*topics))
+
+
+def retry_soon(site: Foreign, queue: str, name: str) -> None:
+    """Have what a subscription does not handle come again after RETRY_SECONDS, as whoever administers Hoot does."""
+    policy = RetryPolicy(first_seconds=RETRY_SECONDS, factor=1, jitter=0)
     with ZooKeeperClient(site.running.address) as session:
-        catalog = open_catalog(session)
-        record = catalog.queue(queue)
-        subscription = SubscriptionRecord(
-            name=name, queue=queue, generation=record.generation, created_ms=int(time.time() * 1000),
-            starts=dict.fromkeys(range(record.settings.partitions), 0), all_partitions=True, topics=topics,
-            retry=RetryPolicy(first_seconds=RETRY_SECONDS, factor=1, jitter=0),
-        )  # fmt: skip
-        catalog.put_subscription(subscription, create=True)
+        open_catalog(session).change_subscription(queue, name, lambda known: replace(known, retry=policy))
+
+
+def listening(port: int, token: str, protocol: str | None = None) -> tuple[int, Any]:
+    """A ListenerAddress on this machine."""
+    fields: Fields = {1: text("127.0.0.1"), 2: i32(port), 3: text(token)}
+    if protocol is not None:
+        fields[4] = text(protocol)
+    return struct(fields)
+
+
+def attach(client: Client, queue: str, name: str, listener: tuple[int, Any], ms: int = 0, force: bool = False) -> None:
+    """Attach a listener, or renew its lease."""
+    client.result("attachListener", text(queue), text(name), listener, i32(ms), (TType.BOOL, force))
 
 
 @contextmanager
-def attached(znodes: KazooClient, queue: str, name: str) -> Iterator[Received]:
-    """Serve a PlainListener and register it for as long as the block lasts."""
-    received = Received(f"token {next(NUMBERS)}")
+def attached(client: Client, queue: str, name: str) -> Iterator[Received]:
+    """Serve a PlainListener and have it attached for as long as the block lasts; the lease outlives the test."""
+    received = Received(f"token {secrets.token_hex(8)}")
     with Server(received.answer) as server:
-        znodes.ensure_path(f"/hoot/listeners/{queue}")
-        path = f"/hoot/listeners/{queue}/{name}"
-        listener = {"address": "127.0.0.1", "port": server.port, "token": received.token, "protocol": "plain"}
-        znodes.create(path, json.dumps(listener).encode(), ephemeral=True)
+        attach(client, queue, name, listening(server.port, received.token), 600_000)
         try:
             yield received
         finally:
             received.gate.set()
-            znodes.delete(path)
+            client.result("detachListener", text(queue), text(name), listening(server.port, received.token))
 
 
 def checkpoint(site: Foreign, queue: str, name: str, partition: int) -> int:

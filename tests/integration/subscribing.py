@@ -11,6 +11,7 @@ import trio
 
 from delivery.batch import Row, encode, peek, select, stamp
 from delivery.errors import HootError
+from delivery.filters import Filter, Topics
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import ListenerRecord
 from delivery.model import Message
@@ -35,7 +36,7 @@ def only(data: bytes, topic: str) -> bytes:
     """What a topic filter leaves of a batch."""
     header = peek(data)
     assert header is not None
-    left = select(header, data, {topic})
+    left = select(header, data, Filter(Topics((topic,))))
     assert left is not None
     return left
 

@@ -64,9 +64,9 @@ class Publishing:
             self.errors.append(error)
 
 
-def killed_at_random(folder: Path, seed: int, kills: int) -> None:
+def killed_at_random(folder: Path, seed: int, kills: int, *options: str) -> None:
     random = Random(seed)
-    with engine(folder, "--set", f"window_messages={WINDOW}") as running:
+    with engine(folder, "--set", f"window_messages={WINDOW}", *options) as running:
         with connect(running.address) as client:
             client.create_queue("orders", partitions=PARTITIONS)
         subscriber = RecordingSubscriber(running, "orders", folder)

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from delivery.errors import BadVersion, HootError, InvalidRequest
+from delivery.errors import BadVersion, ConfigError, HootError, InvalidRequest
 from delivery.metastore.ops import Check, Create, Delete, NodeExists, NoNode, NotEmpty, Op, Refused, Set
+from delivery.metastore.reading import READ_AT_ONCE, ReadMany
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.metastore import Hints, Interposed, refused
 
@@ -30,6 +31,28 @@ def test_many_reads_answer_in_order_with_holes_where_nothing_is(zk: ZooKeeperCli
     expected = [(b"%d" % n, 0) if n % 2 == 0 else None for n in range(400)]
     assert zk.get_many([f"/a/{n}" for n in range(400)]) == expected
     assert zk.get_many([]) == []
+    assert zk.children_many(["/a/0", "/b", "/a"]) == [[], None, sorted(str(n) for n in range(0, 400, 2))]
+
+
+def test_many_reads_are_few_requests(zk: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    serialize = ReadMany.serialize
+
+    def counted(request: ReadMany) -> bytes:
+        asked.append(1)
+        return serialize(request)
+
+    monkeypatch.setattr(ReadMany, "serialize", counted)
+    zk.get_many([f"/{n}" for n in range(1000)])
+    assert len(asked) == -(-1000 // READ_AT_ONCE)
+
+
+def test_a_zookeeper_that_does_not_know_reads_of_many_is_called_too_old(
+    zk: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReadMany, "type", 99)  # no operation of any ZooKeeper
+    with pytest.raises(ConfigError, match=r"older than 3\.6"):
+        zk.get("/a")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -13,7 +13,7 @@ from delivery.dispatch.buffer import Piece
 from delivery.dispatch.link import Link
 from delivery.dispatch.scanner import MessageScanner
 from delivery.dispatch.sender import MessageSender
-from delivery.errors import Throttled
+from delivery.errors import HootError, Throttled
 from delivery.ids import SEQUENCES_PER_MS, IdClock
 from delivery.metastore.managers.records import state_key
 from delivery.metastore.managers.states import SubscriptionStates
@@ -21,7 +21,9 @@ from delivery.metastore.tables.versions import Version
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
-from delivery.storage.base import PartitionState, StoredBatch
+from delivery.storage.base import Append, PartitionState, StoredBatch
+from subscriber import service
+from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
 
@@ -76,6 +78,44 @@ def _checkpoint_at_push() -> Bug:
         sender._on_position(piece.last_id)
 
     return mock.patch.object(MessageSender, "_send", early)
+
+
+def _checkpoint_forgotten() -> Bug:
+    """A new owner begins where the subscription began, whatever its checkpoint is."""
+    take = SubscriptionStates.take_states
+
+    def forgetful(states: SubscriptionStates, takes: Any) -> Any:
+        return [
+            one if isinstance(one, HootError)
+            else msgspec.structs.replace(one, value=msgspec.structs.replace(one.value, position=0))
+            for one in take(states, takes)
+        ]  # fmt: skip
+
+    return mock.patch.object(SubscriptionStates, "take_states", forgetful)
+
+
+def _late_write_counts() -> Bug:
+    """What lands from an owner after the seal of the next one is seen."""
+
+    def land(shelf: Shelf, row: Append) -> bool:
+        shelf.rows.append(row)
+        return True
+
+    return mock.patch.object(Shelf, "land", land)
+
+
+def _bodies_swapped() -> Bug:
+    """A subscriber takes the bodies of a batch from its end."""
+    batches = service._batches
+
+    def swapped(push: Any, after: int) -> Iterator[tuple[int, Any]]:
+        for last_id, found in batches(push, after):
+            messages = list(found)
+            bodies = [one.body for one in reversed(messages)]
+            pairs = zip(messages, bodies, strict=True)
+            yield last_id, [msgspec.structs.replace(one, body=body) for one, body in pairs]
+
+    return mock.patch.object(service, "_batches", swapped)
 
 
 def _id_skipped() -> Bug:
@@ -144,6 +184,15 @@ def _ids_by_clock() -> Bug:
     return mock.patch.object(IdClock, "take", take)
 
 
+def _ids_of_ones_own() -> Bug:
+    """A new owner's ids follow its own clock, and not the last id that is stored."""
+
+    def begin(clock: IdClock, last: int) -> None:
+        clock.last = 0
+
+    return mock.patch.object(IdClock, "__init__", begin)
+
+
 def _waiting_on_a_replaced_event() -> Bug:
     """A link replaces the event that workers wait for, when a listener accepted and then did not answer in time.
 
@@ -183,23 +232,43 @@ class Planted(NamedTuple):
 
     plant: Callable[[], Any]
     """Gives a context in which it is made."""
-    shows_as: str = "Violation I"
+    breaks: str
+    """The invariants as one of which it is found, with blanks between."""
+    asserted: str = ""
+    """What the assertion of the code under test says that finds it before the checker does."""
     first: int = 0
     """The seed to begin with: most are found by every tenth seed or so, some by far fewer."""
 
+    def is_shown_by(self, told: str) -> bool:
+        """Whether the report of a failure is of this mistake."""
+        if self.asserted:
+            return self.asserted in told
+        return any(f"Violation {invariant}:" in told for invariant in self.breaks.split())
+
 
 PLANTED: dict[str, Planted] = {
-    "no fence": Planted(_no_fence),
-    "a watch trusted": Planted(_watch_trusted),
-    "seal too low": Planted(_seal_too_low),
-    "producers forgotten": Planted(_producers_forgotten),
-    "checkpoint at push": Planted(_checkpoint_at_push),
-    "id skipped": Planted(_id_skipped),
-    "watermark ahead": Planted(_watermark_ahead),
-    "checkpoint unfenced": Planted(_checkpoint_unfenced),
-    "state not taken over": Planted(_state_not_taken_over),
-    "ids by clock": Planted(_ids_by_clock, "base id"),
-    "unknown called refused": Planted(_unknown_called_refused, first=300),
-    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event),
-    "broken is not ready": Planted(_broken_is_not_ready),
+    "no fence": Planted(_no_fence, "I1"),
+    "a watch trusted": Planted(_watch_trusted, "I1"),
+    "seal too low": Planted(_seal_too_low, "I1 I5"),
+    "producers forgotten": Planted(_producers_forgotten, "I14"),
+    "checkpoint at push": Planted(_checkpoint_at_push, "I5"),
+    "id skipped": Planted(_id_skipped, "I5 I8"),
+    "checkpoint forgotten": Planted(_checkpoint_forgotten, "I4 I9"),
+    "late write counts": Planted(_late_write_counts, "I5 I6 I8 I14"),
+    "bodies swapped": Planted(_bodies_swapped, "I2"),
+    "watermark ahead": Planted(_watermark_ahead, "I2"),
+    "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),
+    "state not taken over": Planted(_state_not_taken_over, "I6"),
+    "ids by clock": Planted(_ids_by_clock, "I7", asserted="base id"),
+    "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id"),
+    "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
+    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11"),
+    "broken is not ready": Planted(_broken_is_not_ready, "I11"),
+    "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
+    "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
+    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3"),
+    "client: doubt forgotten": Planted(client_bugs.doubt_forgotten, "I14"),
+    "client: deadline called refused": Planted(client_bugs.deadline_called_refused, "I14"),
+    "client: answers mixed up": Planted(client_bugs.answers_mixed_up, "I1"),
+    "client: answered by itself": Planted(client_bugs.answered_by_itself, "I1"),
 }

@@ -227,14 +227,13 @@ class Checker:
 
     def finish(self) -> None:
         """Whatever can be said only in the end."""
-        stored: list[bytes] = []
-        for contents in self._contents:
-            bodies = contents.bodies()
-            self._check_order(contents, bodies)
-            stored += bodies
+        by_partition = [contents.bodies() for contents in self._contents]
+        stored = [body for bodies in by_partition for body in bodies]
         if len(set(stored)) < len(stored):
             twice = next(body for body in stored if stored.count(body) > 1)
             self._fail("I14", f"{twice!r} is stored twice")
+        for contents, bodies in zip(self._contents, by_partition, strict=True):
+            self._check_order(contents, bodies)
         there = frozenset(stored)
         for body, outcome in self._published.items():
             if outcome == "stored" and body not in there:

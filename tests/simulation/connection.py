@@ -80,11 +80,11 @@ class SimulatedConnection:
 
     def push(  # noqa: PLR0917 - as in Connection
         self, queue: str, subscription: str, partition: int, epoch: int, run: int, after: int, batches: bytes,
-        on_reply: OnReply, **more: Any,
+        on_reply: OnReply, *, moves: int = 0, **more: Any,
     ) -> None:  # fmt: skip
         """Send one push."""
         kernel = self._machine.kernel
-        stream = Stream(queue, subscription, partition, epoch)
+        stream = Stream(queue, subscription, partition, epoch, moves)
         self._send(partial(self._service.push, stream, run, after, batches, **more), on_reply)
         kernel.note("push", self._machine.name, subscription, partition, epoch, run, after)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
@@ -145,7 +146,7 @@ class SimulatedStore:
                 self._views[row.key].poisoned = True
         return answers
 
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
+    def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See MessageStore.read."""
         view = self._view(key)
         spend(self._disk.slowness * self._kernel.between(0.0005, 0.004))
@@ -176,6 +177,10 @@ class SimulatedStore:
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
         """See MessageStore.trim; nothing ever gets too old here."""
         return 0
+
+    def prepare_release(self, key: PartitionKey) -> None:
+        """See MessageStore.prepare_release; it takes as long as a look at the disk."""
+        spend(self._disk.slowness * self._kernel.between(0.0005, 0.004))
 
     def release(self, key: PartitionKey) -> None:
         """See MessageStore.release."""

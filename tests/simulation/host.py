@@ -84,7 +84,7 @@ class SimulatedHost(Machine):
         queues = QueueTable(catalog, store.queues)
         ownership = Ownership(catalog, store, tail, membership, queues, CONFIG.reopen_seconds)
         keeper = CheckpointKeeper(catalog, CONFIG, ownership.doubt)
-        sharing = Sharing(ownership, membership, session, catalog, store, CONFIG, flush=keeper.flush)
+        sharing = Sharing(ownership, membership, session, catalog, store, CONFIG, flush=keeper.flush_partition)
         membership.on_lost(ownership.lose_all)
         queues.on_change(ownership.queue_changed)
         publisher = Publisher(

@@ -17,13 +17,13 @@ from delivery.dispatch.target import Stream
 from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call as ThriftCall, load_idl
 from subscriber.inbox import Inbox, Turn
 from subscriber.listeners import Abandoned, check_listener
 from subscriber.registration import Plan, SubscriberZooKeeper
-from subscriber.request import Request
 from subscriber.service import Attachment, ListenerService
 from subscriber.subscription import Subscription
 from tests.simulation.kernel import Call, Kernel
@@ -150,7 +150,7 @@ class Service:
         """A push has arrived."""
         push = self._push(
             queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data, again=again, settled=list(settled),
+            run=run, after=after, batches=data, moves=stream.moves, again=again, settled=list(settled),
             parked=[self._parked(id=number, key=key) for number, key in parked or ()],
         )  # fmt: skip
         return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))

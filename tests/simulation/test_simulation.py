@@ -55,7 +55,7 @@ def test_what_failed_once_holds(seed: int) -> None:
 def test_a_planted_mistake_is_found(bug: str) -> None:
     ended = simulate("--plant", bug, "--first", str(PLANTED[bug].first), "--seeds", str(ENOUGH_SEEDS))
     assert ended.returncode == 1, f"not found in {ENOUGH_SEEDS} seeds: {ended.stdout}{ended.stderr}"
-    assert PLANTED[bug].shows_as in ended.stdout, ended.stdout
+    assert PLANTED[bug].is_shown_by(ended.stdout), ended.stdout
 
 
 def test_a_seed_plays_the_same_history_in_every_process() -> None:

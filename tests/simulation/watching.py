@@ -22,7 +22,7 @@ class _Strands:
 
     def _look(self, machine: Machine, shot: Any) -> None:
         failed: set[Any] = set()
-        self._shots._look_at(shot, failed)
+        self._shots._look_at([shot], failed)
         if failed:
             machine.act_later(RETRY_SECONDS, partial(self.put, shot))
 

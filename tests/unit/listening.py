@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from delivery.model import Message
-from subscriber.listeners import Calls, Form, check_listener
+from subscriber.listeners import Calls, Form, Where, check_listener
 
 
 def message(number: int) -> Message:
@@ -27,8 +27,8 @@ def hop(call: Callable[[Any], Awaitable[object]], argument: object) -> object:
     return trio.run(run)
 
 
-def calls(*listeners: tuple[Form, Callable[..., object]]) -> Calls:
-    return Calls([check_listener(call, form) for form, call in listeners], hop)
+def calls(*listeners: tuple[Form, Callable[..., object]], where: Where | None = None) -> Calls:
+    return Calls([check_listener(call, form) for form, call in listeners], hop, where)
 
 
 def noting(name: str, seen: list[tuple[str, int]], failing: int | None = None) -> Callable[[Message], None]:

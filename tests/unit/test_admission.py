@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from delivery.batch import Header, encode, peek, select, stamp
 from delivery.errors import CorruptRecord, HootError, InvalidRequest, MessageTooLarge
+from delivery.filters import Filter, Topics
 from delivery.model import KEY_BYTES_MAX, QueueSettings
 from delivery.publish.admission import admit
 from tests.hosting import batch
@@ -55,7 +56,7 @@ def test_a_batch_that_was_stored_before_is_refused() -> None:
 
 def test_what_a_filter_left_of_a_batch_is_refused() -> None:
     data = encode([(b"a", None, "JFK", b""), (b"b", None, "LGA", b"")], 0)
-    part = select(header_of(data), data, {"LGA"})
+    part = select(header_of(data), data, Filter(Topics(("LGA",))))
     assert part is not None
     with pytest.raises(InvalidRequest, match="gaps"):
         admit(part, 0, SETTINGS)

@@ -21,6 +21,7 @@ from delivery.batch import (
     stamp,
 )
 from delivery.errors import CorruptRecord, InvalidRequest, MessageTooLarge
+from delivery.filters import Filter, Topics
 from delivery.model import Message
 from tests.strategies import base_ids, epochs, partitions, row_lists, rows, stamped, stamped_batches, topics
 
@@ -130,7 +131,7 @@ def test_select_leaves_the_messages_of_the_topics_with_their_ids(
 ) -> None:
     header, data = stamped(some_rows, base_id, epoch=3, partition=9)
     left = [message for message in expected(some_rows, base_id, 9) if message.topic in wanted]
-    picked = select(header, data, wanted)
+    picked = select(header, data, Filter(Topics(tuple(wanted))))
     if picked is None:
         assert left == []
         return
@@ -147,9 +148,9 @@ def test_selecting_twice_is_selecting_what_both_want(
 ) -> None:
     header, data = stamped(some_rows, 500)
     both = [m.number for m in expected(some_rows, 500, 0) if m.topic in first and m.topic in second]
-    once = select(header, data, first)
+    once = select(header, data, Filter(Topics(tuple(first))))
     smaller = peek(once) if once is not None else None
-    twice = select(smaller, once, second) if smaller is not None and once is not None else None
+    twice = select(smaller, once, Filter(Topics(tuple(second)))) if smaller is not None and once is not None else None
     assert [message.number for message in open_batch(twice).messages("q")] == both if twice else both == []
 
 

@@ -77,7 +77,7 @@ def address(of: HostRecord) -> Address:
 
 
 def named(of: HostRecord) -> NotOwner:
-    return NotOwner("elsewhere", address=f"{of.address}:{of.port}")
+    return NotOwner("elsewhere", address=of.host_port)
 
 
 def test_the_live_owner_is_asked_and_remembered() -> None:

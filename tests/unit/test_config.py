@@ -22,3 +22,8 @@ def test_what_can_be_no_such_number_is_refused_by_its_name(name: str, value: Any
 
 def test_the_defaults_can_be_used() -> None:
     HostConfig().check()
+
+
+def test_a_store_or_layout_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"store must be one of log, hbase, not 'tape'; hbase_layout .* not 'flat'"):
+        HostConfig(store="tape", hbase_layout="flat").check()

@@ -9,9 +9,10 @@ from typing import Any
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.checkpoints import CheckpointKeeper, CheckpointKey, Progress
+from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Delivery, Tools
 from delivery.dispatch.plan import Attached
+from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.taking import StateTaker
 from delivery.errors import Fenced, HootError
 from delivery.metastore.managers.records import SubscriptionState

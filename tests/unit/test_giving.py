@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from delivery.cluster import use
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.sharing.giving import TURNS
-from tests.hosting import eventually
+from delivery.errors import StorageUnavailable, UnknownOutcome
+from delivery.storage.base import PartitionKey
+from tests.hosting import ME, batch, eventually, outcome
 from tests.sharing import Company, other, together, wide
 
 MANY = 2 * TURNS + 8
@@ -49,6 +53,53 @@ def test_subscribers_that_are_slow_to_answer_keep_no_other_partition_from_its_tu
             nursery.cancel_scope.cancel()
 
     together(Company(other("h", 22), cluster=wide(MANY)), story)
+
+
+def test_a_partition_is_prepared_for_its_next_owner_before_deliveries_stop_and_given_even_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(company: Company) -> None:
+        owned = await company.scene.ownership.acquire("orders", 0, given=True)
+        drained: list[bool] = []
+
+        def prepare(key: PartitionKey) -> None:
+            assert key == owned.key
+            drained.append(owned.use.draining)
+            raise StorageUnavailable("the disk is full")
+
+        monkeypatch.setattr(company.scene.store, "prepare_release", prepare)
+        await company.giving.give(owned, other("h", 22))
+        assert drained == [False]
+        assert len(company.peers.asked) == 1
+
+    together(Company(other("h", 22)), story)
+
+
+def test_a_partition_that_is_lost_while_it_is_emptied_is_waited_for_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what was on its way into a store that failed nothing is heard any more."""
+    monkeypatch.setattr(use, "COMMIT_SECONDS", 1000.0)
+
+    async def story(company: Company) -> None:
+        scene = company.scene
+        owned = await scene.ownership.acquire("orders", 0)
+        scene.store.gate, scene.store.fail = threading.Event(), StorageUnavailable("the disk is gone")
+        under_way = scene.publisher.begin("orders", 0, batch(b"b"))
+        async with trio.open_nursery() as nursery:
+
+            async def give() -> None:
+                with pytest.raises(StorageUnavailable, match="the disk is gone"):
+                    await company.giving.give(owned, other("h", 22))
+
+            nursery.start_soon(give)
+            await eventually(lambda: owned.use.leaving)
+            scene.store.gate.set()
+        assert isinstance(await outcome(under_way), UnknownOutcome)
+        assert company.peers.asked == []
+        assert company.cluster.owners["orders", 0][0].host == ME
+
+    together(Company(other("h", 22)), story)
 
 
 def test_who_empties_a_host_twice_at_once_waits_for_nothing_twice() -> None:

@@ -42,6 +42,18 @@ def test_pushes_of_a_turn_follow_one_another_also_over_ids_that_the_topics_leave
     assert begun(inbox, FIRST, 120) == 120
 
 
+def test_what_was_handled_comes_again_when_the_position_was_moved_by_hand_and_not_otherwise() -> None:
+    inbox = PartitionInbox()
+    assert begun(inbox, FIRST, 0) == 0
+    inbox.end(80)
+    assert begun(inbox, (1, 11), 20) == 80, "an owner that rewinds repeats what was handled"
+    assert inbox.arrive((1, 12))
+    assert inbox.begin((1, 12), 20, moves=1) == 20
+    inbox.end(50)
+    assert inbox.arrive((1, 13))
+    assert inbox.begin((1, 13), 20, moves=1) == 50, "the same move counts once"
+
+
 @pytest.mark.parametrize("stale", [(1, 9), (0, 99)], ids=["an older run", "an older epoch"])
 def test_a_push_of_an_older_turn_is_stale_when_it_arrives(stale: Turn) -> None:
     inbox = PartitionInbox()

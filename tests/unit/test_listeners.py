@@ -11,7 +11,7 @@ import trio
 
 from delivery.errors import InvalidRequest
 from delivery.model import Message
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, check_listener
+from subscriber.listeners import Abandoned, Calls, Form, ListenerFailed, check_listener, check_where
 from tests.unit.listening import MESSAGES, calls, noting
 
 
@@ -126,6 +126,46 @@ def test_one_sync_message_listener_takes_messages_piecemeal_and_everything_else_
     assert calls(("batch", print)).whole
     assert calls(("message", coroutine)).whole
     assert calls(("message", print), ("batch", print)).whole
+
+
+# -- where
+
+
+def odd(message: Message) -> object:
+    return message.number % 2
+
+
+@pytest.mark.parametrize("form", ["message", "batch"])
+@pytest.mark.parametrize("make", [noting, async_noting], ids=["sync", "async"])
+def test_listeners_are_called_where_the_message_is_wanted(form: Form, make: Callable[..., Any]) -> None:
+    seen: list[Any] = []
+    batches: list[list[Message]] = []
+    calls((form, batches.append if form == "batch" else make("a", seen)), where=odd).run(iter(MESSAGES))
+    assert seen == ([("a", 11), ("a", 15)] if form == "message" else [])
+    assert batches == ([[MESSAGES[1], MESSAGES[2]]] if form == "batch" else [])
+
+
+def test_a_push_of_which_nothing_is_wanted_is_handled_without_any_call() -> None:
+    calls(("batch", lambda _: pytest.fail("nothing is wanted")), where=lambda _: False).run(MESSAGES)
+
+
+def test_a_message_of_which_it_cannot_be_said_is_not_handled_and_those_before_it_are() -> None:
+    def where(message: Message) -> bool:
+        if message.number == 15:
+            raise ValueError("what is it?")
+        return True
+
+    seen: list[tuple[str, int]] = []
+    assert failed(calls(("message", noting("a", seen)), where=where), iter(MESSAGES)) == 14
+    assert seen == [("a", 10), ("a", 11)]
+    assert failed(calls(("message", noting("a", seen, 11)), where=where), iter(MESSAGES)) == 10
+
+
+def test_an_async_function_cannot_say_what_is_wanted() -> None:
+    with pytest.raises(InvalidRequest, match="where must be a sync function"):
+        check_where(coroutine)
+    with pytest.raises(ListenerFailed):
+        calls(("message", print), where=lambda message: coroutine(message)).run(MESSAGES)  # noqa: PLW0108 - the point
 
 
 def test_no_messages_call_nobody() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,37 @@ def test_a_disk_that_is_full_when_a_segment_is_closed_loses_nothing(log: Segment
     second = batch(2)
     store_all(log, [second])
     assert batches_of(log) == [first.batch, second.batch]
+
+
+def test_a_flush_that_fails_before_a_partition_is_given_away_is_final_too(log: SegmentedLog, disk: FaultyDisk) -> None:
+    """Whichever flush it is: the one ahead of the closing of the segment, or that of the closing."""
+    large = batch(1, [bytes(1 << 18)] * 2, durability="os")
+    store_all(log, [large])
+    disk.failing_sync = True
+    with pytest.raises(StorageUnavailable):
+        log.prepare_release(KEY)
+    disk.failing_sync = False
+    assert isinstance(log.append([batch(3)])[0], StorageUnavailable)
+    assert log.open(KEY, 2, KEEP).last_id == 2
+    assert batches_of(log) == [large.batch]
+
+
+def test_while_what_is_there_is_flushed_ahead_more_is_stored(
+    log: SegmentedLog, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever publishes, to any partition of the host, does not wait for a disk that has a lot to write."""
+    store_all(log, [batch(1, [bytes(1 << 18)] * 2, durability="os")])
+    flush, meanwhile = disk.sync, []
+
+    def sync(fd: int) -> None:
+        monkeypatch.setattr(disk, "sync", flush)
+        with ThreadPoolExecutor(1) as pool:
+            meanwhile.extend(pool.submit(log.append, [batch(3, durability="os")]).result(10))
+        flush(fd)
+
+    monkeypatch.setattr(disk, "sync", sync)
+    log.prepare_release(KEY)
+    assert meanwhile == [None]
 
 
 def test_opening_on_a_full_disk_fails_and_works_once_there_is_room(log: SegmentedLog, disk: FaultyDisk) -> None:

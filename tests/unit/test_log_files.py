@@ -118,6 +118,19 @@ def test_a_segment_is_closed_when_it_is_full_and_its_files_tell_epoch_and_first_
     assert read_trailer(index).extent == Extent(log_files(tmp_path)[0].stat().st_size, 10, 2)
 
 
+def test_whoever_takes_a_partition_that_was_given_away_reads_only_what_came_at_the_end(tmp_path: Path) -> None:
+    """A full segment of small messages takes seconds to read, in which nobody would be served."""
+    log = SegmentedLog(tmp_path)
+    log.open(KEY, 1, KEEP)
+    for base, size in ((5, 1 << 20), (10, 1000), (15, 1000)):
+        store_all(log, [sized(base, size)])
+        log.prepare_release(KEY)
+    sizes = [path.stat().st_size for path in log_files(tmp_path)]
+    assert sizes[0] > 1 << 20 > sizes[1] > 2000
+    (index,) = log_files(tmp_path, "index")
+    assert read_trailer(index).extent == Extent(sizes[0], 5, 1), "a small one is not worth a file of its own"
+
+
 def test_a_log_file_is_its_batches_and_nothing_else(tmp_path: Path) -> None:
     log = SegmentedLog(tmp_path)
     log.open(KEY, 1, KEEP)

@@ -86,7 +86,8 @@ def test_a_partition_that_another_host_took_at_that_moment_is_waited_for_there()
             await company.giving.give(owned, other("h", 22))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(company.takeovers.acquire, "orders", 0)
-            await eventually(lambda: company.scene.ownership.elsewhere["orders", 0].host == "i")
+            elsewhere = company.scene.ownership.elsewhere
+            await eventually(lambda: ("orders", 0) in elsewhere and elsewhere["orders", 0].host == "i")
             company.leave("i")
 
     together(Company(other("h", 22), other("i", 23)), story, seconds=SOON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -215,6 +216,45 @@ def test_watches_are_limited(store: ZooKeeperMetaStore, monkeypatch: pytest.Monk
         table.get("k", watch=lambda event: None)
     with pytest.raises(Throttled):
         table.get("k", watch=lambda event: None)
+    store.close()
+
+
+def test_of_many_that_cannot_all_be_watched_none_is(
+    zk: FakeZNodes, store: ZooKeeperMetaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "WATCHES_MAX", 2)
+    table = store.create_table("t")
+    put_all(table, ["k", "l", "m"])
+    with pytest.raises(Throttled):
+        table.get_many(["k", "l", "m"], watch=lambda key, event: None)
+    assert not any(zk.tree.hints.values())
+    table.get_many(["k", "l"], watch=lambda key, event: None)
+    store.close()
+
+
+def test_watches_that_are_hinted_at_together_are_looked_at_together(zk: FakeZNodes, store: ZooKeeperMetaStore) -> None:
+    """As when the connection is back, or when a host that has just started watches thousands."""
+    table = store.create_table("t")
+    keys = [f"k{number}" for number in range(200)]
+    put_all(table, ["busy", *keys])
+    told: list[str] = []
+    called, go_on = threading.Event(), threading.Event()
+
+    def keep_busy(_: base.WatchEvent) -> None:
+        called.set()
+        assert go_on.wait(10)
+
+    table.get_many(keys, watch=lambda key, _: told.append(key))
+    table.get("busy", watch=keep_busy)
+    table.put("busy", SMALL, ANY)
+    assert called.wait(10)
+    table.put("k7", SMALL, ANY)
+    for hint in [hint for hints in zk.tree.hints.values() for hint in hints]:
+        hint()
+    reads = zk.reads
+    go_on.set()
+    eventually(lambda: told == ["k7"], "the one that was changed")
+    assert zk.reads == reads + 1
     store.close()
 
 

@@ -59,7 +59,7 @@ class Subscriber:
 
     def take(self, push: Push) -> list[Unhandled] | None:
         """What it answers; None when it calls nobody."""
-        begin = self.inbox.begin(push.turn, push.after, push.parked, retry=push.again)
+        begin = self.inbox.begin(push.turn, push.after, parked=push.parked, retry=push.again)
         if isinstance(begin, Status):
             return None
         holding = self.inbox.holding

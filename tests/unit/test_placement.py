@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from delivery.cluster.sharing.placement import NEAR, choose, has_clearly_less, rank
+from delivery.cluster.sharing.placement import NEAR, before, choose, has_clearly_less
 from delivery.metastore.records import HostRecord
 
 
@@ -71,7 +71,7 @@ def test_two_hosts_never_send_each_other_the_same_partition(mine: int, theirs: i
 def test_all_hosts_agree_on_the_order_of_taking_over(loads: list[tuple[int, bool]], partition: int) -> None:
     hosts = [host(f"h{n}", draining=draining) for n, (_, draining) in enumerate(loads)]
     able = [one.host for one in hosts if not one.draining]
-    assert sorted(rank("orders", partition, name, hosts) for name in able) == list(range(len(able)))
+    assert sorted(len(before("orders", partition, name, hosts)) for name in able) == list(range(len(able)))
 
 
 def test_a_dead_hosts_partitions_fall_to_all_survivors_and_nothing_else_changes_its_place() -> None:
@@ -79,12 +79,12 @@ def test_a_dead_hosts_partitions_fall_to_all_survivors_and_nothing_else_changes_
     survivors = hosts[1:]
 
     def first(partition: int, among: list[HostRecord]) -> str:
-        return next(one.host for one in among if rank("orders", partition, one.host, among) == 0)
+        return next(one.host for one in among if not before("orders", partition, one.host, among))
 
-    before = {partition: first(partition, hosts) for partition in range(2000)}
-    after = {partition: first(partition, survivors) for partition in range(2000)}
-    assert all(after[p] == before[p] for p in before if before[p] != "h0")
-    heirs = Counter(after[p] for p in before if before[p] == "h0")
+    then = {partition: first(partition, hosts) for partition in range(2000)}
+    now = {partition: first(partition, survivors) for partition in range(2000)}
+    assert all(now[p] == then[p] for p in then if then[p] != "h0")
+    heirs = Counter(now[p] for p in then if then[p] == "h0")
     share = sum(heirs.values()) / len(survivors)
     assert set(heirs) == {one.host for one in survivors}
     assert all(0.6 * share < count < 1.4 * share for count in heirs.values())

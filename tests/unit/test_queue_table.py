@@ -24,6 +24,7 @@ class ScriptedQueues:
         """What the store has data of."""
         self.watchers: dict[str, Watcher] = {}
         self.reads = 0
+        self.read_together: list[str] = []
         self.fail: HootError | None = None
         self.throttled = False
         self.is_laid_out = True
@@ -41,6 +42,7 @@ class ScriptedQueues:
         return self.records[name]
 
     def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
+        self.read_together += names
         return [self.records.get(name) for name in names]
 
     def put(self, record: QueueRecord | None, name: str = "orders") -> None:
@@ -79,6 +81,30 @@ def test_a_known_queue_costs_no_read() -> None:
         for _ in range(5):
             assert await table.get("orders") == queue_record()
         assert queues.reads == reads
+
+    follow(queues, story)
+
+
+def test_a_queue_that_many_ask_for_at_once_is_read_once() -> None:
+    queues = ScriptedQueues()
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        queues.records["wide"] = queue_record("wide")
+        found = []
+
+        async def ask(name: str) -> None:
+            try:
+                found.append((await table.get(name)).name)
+            except HootError as error:
+                found.append(error.code)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(ask, "wide")
+            nursery.start_soon(ask, "none")
+            nursery.start_soon(ask, "no name")
+        assert sorted(found) == ["invalid_request", "unknown_queue", *["wide"] * 50]
+        assert sorted(queues.read_together) == ["none", "wide"]
 
     follow(queues, story)
 

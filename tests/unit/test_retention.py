@@ -100,3 +100,21 @@ def test_a_trim_that_fails_is_tried_again() -> None:
         assert len(freed) == 1
 
     follow(scene, story)
+
+
+def test_the_store_hears_once_that_a_queue_has_no_limit_any_more() -> None:
+    """A store that gives what it writes an age would go on doing so."""
+    scene, store = trimming(ttl_seconds=3600.0)
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        owned = await scene.ownership.acquire("orders", 0)
+        await trio.sleep(11)
+        assert store.trims == 1
+        owned.settings = QueueSettings()
+        store.fail_trim = StorageUnavailable("busy")
+        await trio.sleep(10)
+        store.fail_trim = None
+        await trio.sleep(31)
+        assert store.trims == 3
+
+    follow(scene, story)

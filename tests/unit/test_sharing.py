@@ -105,7 +105,7 @@ def test_a_partition_is_given_with_all_that_was_published_and_those_who_come_mea
         owned = await scene.ownership.acquire("orders", 0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(company.giving.give, owned, target)
-            await wait_all_tasks_blocked()
+            await eventually(lambda: owned.use.leaving)
             late = scene.publisher.begin("orders", 0, batch(b"c"))
             await wait_all_tasks_blocked(0.05)
             assert company.cluster.owners["orders", 0][0].host == ME

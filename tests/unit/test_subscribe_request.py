@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from delivery.errors import InvalidRequest, UnknownPartition
-from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.filters import KEEP
+from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.metastore.request import check_request, new_record
 from delivery.model import QueueSettings
-from subscriber.request import EARLIEST, LATEST, check_request, check_start, new_record
 
 NOW_MS = 1_732_165_000_000
 QUEUE = QueueRecord("flights", "g1", 1, QueueSettings(partitions=4))
@@ -50,6 +51,7 @@ def test_a_time_is_the_first_one_wanted_in_any_time_zone() -> None:
     assert check_start(at.astimezone(timezone(timedelta(hours=5, minutes=30)))) == first_id_at(NOW_MS) - 1
     assert check_start(at + timedelta(microseconds=1)) == first_id_at(NOW_MS + 1) - 1
     assert check_start(datetime(1969, 1, 1, tzinfo=UTC)) == EARLIEST
+    assert check_start(at.isoformat()) == check_start("2024-11-21T04:56:40Z") == first_id_at(NOW_MS) - 1
 
 
 def test_the_two_words() -> None:
@@ -58,7 +60,7 @@ def test_the_two_words() -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["newest", "", "12-99999", "-5", -1, ID_MAX + 1, True, 1.5, None, datetime(2024, 1, 1)],  # noqa: DTZ001
+    ["newest", "", "2024-11-21T04:56:40", "12-99999", "-5", -1, ID_MAX + 1, True, 1.5, None, datetime(2024, 1, 1)],  # noqa: DTZ001
 )
 def test_anything_else_is_no_start(start: Any) -> None:
     with pytest.raises(InvalidRequest):
@@ -111,7 +113,31 @@ def test_one_topic_may_stand_alone() -> None:
     assert check_request("flights", None, ["LGA", "JFK", "LGA"], "latest").topics == ("JFK", "LGA")
 
 
+def test_topics_may_be_patterns_and_a_filter_is_kept_as_a_rule() -> None:
+    request = check_request("flights", None, ["J*", "LGA"], "latest", "carrier='UA'")
+    assert request.topics == ("J*", "LGA")
+    assert request.filter == '{"sql":"carrier = \'UA\'"}'
+    assert check_request("flights", None, None, "latest", None).filter is None
+
+
+@pytest.mark.parametrize("filter_", ["carrier =", "", {"exact": {}}, [], 7])
+def test_a_filter_that_does_not_parse_is_refused(filter_: Any) -> None:
+    with pytest.raises(InvalidRequest, match="filter"):
+        check_request("flights", None, None, "latest", filter_)
+
+
 # -- the record
+
+
+def test_topics_and_filter_stay_where_they_are_left_out_and_none_takes_them_away() -> None:
+    made = record(topics=["JFK"], filter="carrier = 'UA'")
+    assert record(made, topics=KEEP) == made
+    assert record(made, topics=KEEP, filter=None) == msgspec.structs.replace(made, filter=None)
+    assert record(made, topics=None) == msgspec.structs.replace(made, topics=())
+    assert record(made, topics="LGA", filter="TRUE") == msgspec.structs.replace(
+        made, topics=("LGA",), filter='{"sql":"TRUE"}'
+    )
+    assert (record(topics=KEEP).topics, record().filter) == ((), None)
 
 
 def test_a_new_subscription_begins_at_the_last_ids_of_all_partitions() -> None:
@@ -177,12 +203,12 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
     assert (made.retry, made.released_ms) == (policy, 8)
     assert record(kept, never, partitions=[0, 1], retry=other).retry == other
     with pytest.raises(InvalidRequest, match="deliveries_max"):
-        check_request("flights", None, None, "latest", RetryPolicy(deliveries_max=-1))
+        check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
 
 
 def test_names_that_leave_none_for_the_dead_letters_are_refused_when_these_are_asked_for() -> None:
     def made(retry: RetryPolicy | None) -> SubscriptionRecord:
-        asked = check_request("flights", 0, None, "earliest", retry)
+        asked = check_request("flights", 0, None, "earliest", retry=retry)
         return new_record(asked, "a" * 240, QUEUE, None, never, NOW_MS)
 
     with pytest.raises(InvalidRequest, match="too long together"):

@@ -88,6 +88,23 @@ def test_several_batches_are_joined_in_order() -> None:
     assert chunk.data == b"".join(parts)
 
 
+@given(st.lists(st.sampled_from("ab"), max_size=12), st.integers(0, 130), st.integers(1, 10 * SIZE))
+def test_refused_batches_are_left_out_and_covered(topics: list[str], after: int, bytes_max: int) -> None:
+    cache = TailCache(100 * SIZE)
+    cache.begin(KEY, 0)
+    for place, topic in enumerate(topics, start=1):
+        item = batch(10 * place, topic=topic)
+        cache.append(KEY, item.header, item.batch)
+    found, position = [], after
+    while (chunk := cache.read(KEY, position, bytes_max, lambda _, names: names == b"\x01a")) is not None:
+        assert len(chunk.data) == sum(header.length for header in chunk.headers)
+        assert chunk.last_id > position
+        found += [header.base_id for header in chunk.headers]
+        position = chunk.last_id
+    assert found == [10 * n for n, topic in enumerate(topics, start=1) if topic == "b" and 10 * n > after]
+    assert position == max(after, 10 * len(topics))
+
+
 def test_for_room_the_oldest_batch_of_any_partition_goes() -> None:
     cache = TailCache(3 * SIZE)
     for base, key in ((1, KEY), (1, OTHER), (2, KEY), (3, KEY)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from trio.testing import wait_all_tasks_blocked
 from delivery.cluster.hosts.probe import is_gone
 from delivery.cluster.hosts.table import HostTable
 from delivery.cluster.sharing import takeover
-from delivery.cluster.sharing.placement import rank
+from delivery.cluster.sharing.placement import before
 from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
 from delivery.metastore.managers.records import OwnerInfo
+from delivery.metastore.partitions import Seen
 from delivery.metastore.records import HostRecord
 from tests.hosting import ME, ScriptedCluster, ScriptedDirectory, eventually
 from tests.sharing import Company, Watches, other, together, wide
@@ -65,7 +68,7 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
             await waiting(company, nursery)
             await wait_all_tasks_blocked(0.1)
             survivors = [host for host in company.hosts.all if host.host != "h"]
-            first = {p for p in range(20) if rank("orders", p, ME, survivors) == 0}
+            first = {p for p in range(20) if not before("orders", p, ME, survivors)}
             assert 0 < len(first) < 20
             if how == "session":
                 company.leave("h")
@@ -75,6 +78,39 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
             await eventually(lambda: len(company.scene.ownership) >= len(first), 0.5)
             assert {one.key.partition for one in company.scene.ownership} == first
             await eventually(lambda: len(company.scene.ownership) == 20)
+
+    together(Company(other("h", 22), other("i", 23), cluster=wide()), story)
+
+
+def test_who_is_not_the_first_looks_at_all_records_at_once_and_not_while_the_first_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(takeover, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(random, "uniform", lambda low, _: low)
+
+    async def story(company: Company) -> None:
+        held_by(company, "h", 22)
+        async with trio.open_nursery() as nursery:
+            await waiting(company, nursery)
+            await wait_all_tasks_blocked(0.1)
+            asked: list[Sequence[tuple[str, int]]] = []
+            read = company.scene.directory.partitions
+
+            def reading(places: Sequence[tuple[str, int]]) -> list[Seen | CorruptRecord]:
+                asked.append(places)
+                return read(places)
+
+            monkeypatch.setattr(company.scene.directory, "partitions", reading)
+            survivors = [host for host in company.hosts.all if host.host != "h"]
+            later = [p for p in range(20) if before("orders", p, ME, survivors)]
+            company.leave("h")
+            for partition in later[:-2]:
+                company.cluster.owners["orders", partition] = (OwnerInfo("i", 23, 2), 1)
+            await eventually(lambda: len(company.scene.ownership) == 20 - len(later) + 2)
+            assert sum(("orders", later[0]) in places for places in asked) == 1, "a look, and no try"
+            assert sum(("orders", later[-1]) in places for places in asked) == 3, "a look, another, and a try"
+            assert len(asked) < 20
+            nursery.cancel_scope.cancel()
 
     together(Company(other("h", 22), other("i", 23), cluster=wide()), story)
 

@@ -72,9 +72,8 @@ def test_pyspark_is_imported_under_delivery_spark_alone() -> None:
     assert {path for path in importers("pyspark") if not path.startswith("delivery/spark/")} == set()
 
 
-def test_happybase_is_imported_in_the_hbase_stores_alone() -> None:
-    allowed = re.compile(r"delivery/(storage|metastore)/hbase(/\w+)?\.py")
-    assert {path for path in importers("happybase") if not allowed.fullmatch(path)} == set()
+def test_happybase_is_imported_under_delivery_hbase_alone() -> None:
+    assert {path for path in importers("happybase") if not path.startswith("delivery/hbase/")} == set()
 
 
 def test_every_module_has_a_docstring() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import trio
 
-from delivery.dispatch.watch import SubscriptionWatch
+from delivery.dispatch.watch import WATCHED_AT_ONCE, Place, SubscriptionWatch
 from delivery.errors import CorruptRecord, MetadataUnavailable, Throttled
 from delivery.metastore import records
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
-from delivery.metastore.tables.base import Watcher, WatchEvent
 from delivery.model import QueueSettings
 from tests.hosting import eventually
 
@@ -24,7 +24,10 @@ class ScriptedTree:
         self.listeners = {queue: ["mail"] for queue in queues}
         self.generation = GENERATION
         self.hints: dict[str, Callable[[], None]] = {}
-        self.watchers: dict[tuple[str, str], Watcher] = {}
+        self.watchers: dict[Place, Callable[[], None]] = {}
+        self.unreadable: set[Place] = set()
+        self.requests = 0
+        """For preferences."""
         self.topics: tuple[str, ...] = ()
         self.damaged: set[str] = set()
         self.read: list[str] = []
@@ -56,19 +59,24 @@ class ScriptedTree:
             return CorruptRecord(f"{name} does not parse")
         return QueueRecord(name, self.generation, 0, QueueSettings()) if name in self.listeners else None
 
-    def subscription(self, queue: str, name: str, watch: Watcher | None = None) -> SubscriptionRecord | None:
+    def read_subscriptions(
+        self, places: Sequence[Place], watch: Callable[[Place], None] | None = None
+    ) -> list[SubscriptionRecord | CorruptRecord | None]:
+        self.requests += bool(places)
         if watch is not None:
             if self.throttled:
                 raise Throttled("too many")
-            assert (queue, name) not in self.watchers, "it is watched already"
-            self.watchers[queue, name] = watch
+            assert self.watchers.keys().isdisjoint(places), "it is watched already"
+            self.watchers |= {place: partial(watch, place) for place in places if place not in self.unreadable}
+        return [self._subscription(*place) for place in places]
+
+    def _subscription(self, queue: str, name: str) -> SubscriptionRecord | CorruptRecord:
+        if (queue, name) in self.unreadable:
+            return CorruptRecord(f"{queue}/{name} does not parse")
         return SubscriptionRecord(
             name=name, queue=queue, generation=GENERATION, created_ms=0, starts={0: 0}, all_partitions=True,
             topics=self.topics,
         )  # fmt: skip
-
-    def read_subscriptions(self, places: Sequence[tuple[str, str]]) -> list[SubscriptionRecord | CorruptRecord | None]:
-        return [self.subscription(*place) for place in places]
 
     def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
         return [ListenerRecord(address="127.0.0.1", port=1, token="t") for _ in places]
@@ -185,13 +193,42 @@ def test_changed_preferences_are_read_at_once_and_watched_again() -> None:
     async def story(seen: Seen) -> None:
         await seen.read()
         tree.topics = ("news",)
-        tree.watchers.pop(("a", "mail"))(WatchEvent.CHANGED)
+        tree.watchers.pop(("a", "mail"))()
         with trio.fail_after(10):
             await seen.watch.changed(60)
         found = await seen.watch.read(frozenset())
         assert found["a"]["mail"].subscription.topics == ("news",)
         assert list(found) == ["a"]
         await eventually(lambda: ("a", "mail") in tree.watchers)
+
+    looking(tree, story)
+
+
+def test_thousands_of_subscriptions_are_read_and_watched_in_few_requests() -> None:
+    tree = ScriptedTree("a")
+    tree.listeners["a"] = names = [f"s{number:04}" for number in range(5000)]
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": names}
+        assert (tree.requests, len(tree.watchers)) == (5000 // WATCHED_AT_ONCE, 5000)
+        tree.change("a", *names, "one more")
+        await seen.after_hint()
+        assert ("a", "one more") in tree.watchers, "only what is new is watched anew"
+
+    looking(tree, story)
+
+
+def test_a_subscription_that_cannot_be_read_is_tried_again_each_time_and_watched_once_it_can() -> None:
+    tree = ScriptedTree("a")
+    tree.listeners["a"] = ["audit", "mail"]
+    tree.unreadable.add(("a", "mail"))
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": ["audit"]}
+        tree.unreadable.clear()
+        tree.hint(records.listeners_path("a"))
+        assert await seen.after_hint() == {"a": ["audit", "mail"]}
+        assert tree.watchers.keys() == {("a", "audit"), ("a", "mail")}
 
     looking(tree, story)
 

@@ -49,7 +49,7 @@ def test_a_failure_keeps_what_was_handled_and_forgets_the_rest() -> None:
     assert window.fail(second, 15)
     assert window.position == 15
     assert window.empty
-    assert window.admit(20, 1, 1).after == 15
+    assert window.admit(20, 1, 1).told == 15
 
 
 def test_a_failure_behind_an_unanswered_push_does_not_move_the_position() -> None:
@@ -77,6 +77,42 @@ def test_one_push_may_always_go_out_and_the_next_only_within_both_limits() -> No
     assert not window.has_room(1, 51)
 
 
+def test_what_a_filter_leaves_out_is_covered_by_the_push_behind_it_also_after_a_rewind() -> None:
+    window, (first,) = filled(10)
+    window.finish(first)
+    assert window.skip(20)
+    assert window.position == 20
+    for _ in range(2):
+        window.rewind()
+        assert window.admit(30, 1, 5).told == 10
+        assert not window.skip(40)
+        assert window.admit(50, 1, 5).told == 30
+
+
+def test_a_listener_that_fails_at_the_first_message_behind_what_a_filter_left_out_moves_nothing_back() -> None:
+    window, (first,) = filled(10)
+    window.finish(first)
+    assert window.skip(20)
+    push = window.admit(30, 1, 5)
+    assert not window.fail(push, push.told)
+    assert window.position == 20
+    assert window.fail(window.admit(30, 1, 5), 25)
+    assert (window.position, window.admit(30, 1, 5).told) == (25, 25)
+
+
+def test_what_is_skipped_moves_the_position_at_once_or_with_the_push_before_it() -> None:
+    window = Window(0, 10, 10)
+    assert window.skip(5)
+    assert (window.position, window.empty) == (5, True)
+    first, second = window.admit(10, 10, 10), window.admit(20, 1, 1)
+    for last_id in range(21, 1000):
+        assert not window.skip(last_id)
+    assert window.unacknowledged == 11
+    assert not window.finish(second)
+    assert window.finish(first)
+    assert (window.position, window.empty) == (999, True)
+
+
 class WindowAgainstModel(RuleBasedStateMachine):
     """Random pushes, acknowledgements in any order, failures and rewinds against a model that keeps every id."""
 
@@ -94,12 +130,20 @@ class WindowAgainstModel(RuleBasedStateMachine):
             last = self.sent[-1].last_id if self.sent else self.window.position
             self.sent.append(self.window.admit(last + span, messages, size))
 
+    @rule(span=st.integers(1, 50))
+    def skip(self, span: int) -> None:
+        last = self.sent[-1].last_id if self.sent else self.window.position
+        covered = not self.sent or self.sent[-1].done
+        assert self.window.skip(last + span) == (not self.sent)
+        if covered:
+            self.acknowledged.update(range(last + 1, last + span + 1))
+
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
         sent = data.draw(st.sampled_from(self.sent))
         self.window.finish(sent)
-        self.acknowledged.update(range(sent.after + 1, sent.last_id + 1))
+        self.acknowledged.update(range(sent.told + 1, sent.last_id + 1))
         while self.sent and self.sent[0].done:
             self.stale.append(self.sent.pop(0))
 
@@ -107,8 +151,8 @@ class WindowAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
         sent = next(sent for sent in self.sent if not sent.done)
-        handled = data.draw(st.integers(sent.after, sent.last_id - 1))
-        self.acknowledged.update(range(sent.after + 1, handled + 1))
+        handled = data.draw(st.integers(sent.told, sent.end - 1))
+        self.acknowledged.update(range(sent.told + 1, handled + 1))
         self.window.fail(sent, handled)
         self._forget()
 
@@ -130,6 +174,7 @@ class WindowAgainstModel(RuleBasedStateMachine):
     def position_covers_only_acknowledged_ids_and_never_falls(self) -> None:
         assert self.window.position >= self.before
         assert all(i in self.acknowledged for i in range(self.before, self.window.position + 1))
+        assert all(sent.told < sent.end <= sent.last_id for sent in self.sent)
         self.before = self.window.position
 
     @invariant()

@@ -18,11 +18,11 @@ from delivery.errors import HootError, SubscriberUnreachable
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.protocol import Call, load_idl
 from subscriber import Reject, Retry
 from subscriber.listeners import check_listener
-from subscriber.request import Request
 from subscriber.service import Attachment, ListenerService
 from subscriber.subscription import Event, Subscription
 from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition, simulated
@@ -104,7 +104,7 @@ class Site:
 
     async def run(self, seconds: float) -> None:
         worker = SubscriptionWorker(
-            STREAM, self.partition, begin=self.begin, topics=frozenset(), config=SMALL, counters=NoCounters(),
+            STREAM, self.partition, begin=self.begin, wanted=None, config=SMALL, counters=NoCounters(),
             ledger=self.ledger, letters=self.letters,
         )  # fmt: skip
         async with trio.open_nursery() as nursery:

@@ -90,7 +90,7 @@ def test_without_a_limit_a_message_that_crashes_is_never_given_up() -> None:
         fragile, letters, ledger = Fragile(101), KeptLetters(), NotedLedger()
         listener = ScriptedListener(fragile.take)
         worker = SubscriptionWorker(
-            STREAM, ScriptedPartition([batch_at(100, *"abc")]), begin=Begin(0, 1), topics=frozenset(), config=SMALL,
+            STREAM, ScriptedPartition([batch_at(100, *"abc")]), begin=Begin(0, 1), wanted=None, config=SMALL,
             counters=NoCounters(), ledger=ledger, letters=letters,
         )  # fmt: skip
         with trio.move_on_after(60):
@@ -116,7 +116,7 @@ def test_what_was_known_when_the_subscriber_was_started_again_counts() -> None:
             assert workers < 30
             ledger, listener = NotedLedger(), ScriptedListener(fragile.take)
             worker = SubscriptionWorker(
-                STREAM, partition, begin=Begin(position, workers, CRASHES, failing), topics=frozenset(), config=SMALL,
+                STREAM, partition, begin=Begin(position, workers, CRASHES, failing), wanted=None, config=SMALL,
                 counters=NoCounters(), ledger=ledger, letters=letters,
             )  # fmt: skip
             crashes = sum(102 in one for one in fragile.lists)

@@ -181,7 +181,7 @@ class Membership:
         await trio.to_thread.run_sync(self._registry.register_host, record)
         self._standing.registered = session
         self._serving = session == self._session.session_id
-        log.info("host %s registered as %s:%d, session %#x", self.host, record.address, record.port, session)
+        log.info("host %s registered as %s, session %#x", self.host, record.host_port, session)
 
     async def _mend(self) -> None:
         """Register again when somebody removed the record under a living session."""

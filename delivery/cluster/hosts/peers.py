@@ -101,7 +101,7 @@ class Peers:
                 self._complained.add(host.host)
             return
         except (OSError, trio.TooSlowError) as error:
-            log.debug("no connection to host %s at %s:%d: %s", host.host, host.address, host.port, error)
+            log.debug("no connection to host %s at %s: %s", host.host, host.host_port, error)
             return
         self._hosts.mark(host, dead=False)
         async with stream:

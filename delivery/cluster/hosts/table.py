@@ -144,6 +144,6 @@ class HostTable:
     def _gone(self, host: HostRecord) -> None:
         if host.host == self.me:
             return
-        log.info("host %s at %s:%d is gone", host.host, host.address, host.port)
+        log.info("host %s at %s is gone", host.host, host.host_port)
         for callback in self._on_gone:
             callback(host)

@@ -2,6 +2,7 @@
 
 The steps, so that nothing is lost and subscribers notice as little as can be:
 
+0. The store prepares it, so that the other host has little to read when it opens the partition.
 1. Workers send no more and get a moment for the answers to what is out. What is not acknowledged by then is delivered
    again by the other host, and that is the window at most. Publishing goes on.
 2. Nothing new begins in the partition; who publishes to it or reads it waits for the end of this. What is on its way
@@ -42,9 +43,12 @@ log = logging.getLogger(__name__)
 
 GIVEN_AT_ONCE: Final = 8
 """In threads."""
-TURNS: Final = 32
+PREPARED_AT_ONCE: Final = 2
+"""In threads of their own, for which nothing that stands still has to wait."""
+TURNS: Final = 8
 """Partitions that are on their way at once. The others are delivered from until it is their turn, so that none stands
-still for as long as a drain takes. Fewer would make fewer checkpoints go together."""
+still for as long as a drain takes. As many as keep both hosts busy: more stand still together while the other one opens
+them one after another."""
 TAKE_SECONDS: Final = 5.0
 """How long the other host may take to open a partition."""
 _PAUSE_SECONDS: Final = 1.0
@@ -55,13 +59,14 @@ class Giving:
 
     def __init__(
         self, ownership: Ownership, directory: Directory, store: MessageStore, hosts: HostTable, placing: Placing, *,
-        mending: Mending, news: News, flush: Callable[[], Awaitable[object]],
+        mending: Mending, news: News, flush: Callable[[str, int], Awaitable[object]],
     ) -> None:  # fmt: skip
-        """`flush` writes all checkpoints that are due."""
+        """`flush(queue, partition)` writes the checkpoints of one partition that are due."""
         self._ownership, self._directory, self._store = ownership, directory, store
         self._hosts, self._placing, self._flush = hosts, placing, flush
         self._mending, self._news = mending, news
         self._limiter = trio.CapacityLimiter(GIVEN_AT_ONCE)
+        self._preparing = trio.CapacityLimiter(PREPARED_AT_ONCE)
         self._turns = trio.Semaphore(TURNS)
         self._drained = trio.Event()
 
@@ -120,9 +125,11 @@ class Giving:
         Subscribers get `answer_seconds` to acknowledge what is out; meanwhile nothing more is delivered from it.
 
         Raises DeadlineExceeded when the store does not take in time what was published before (the partition stays),
-        and what kept the target from opening it: then it is taken back, and the target is left alone for a while.
+        the partition's error when it is lost meanwhile, and what kept the target from opening it: then it is taken
+        back, and the target is left alone for a while.
         """
         async with self._turn() as end_turn, self._ownership.locked(owned.key):
+            await self._prepare(owned)
             begun = trio.current_time()
             if owned.feed.error is not None:
                 raise again(owned.feed.error)
@@ -133,7 +140,7 @@ class Giving:
                 self._mending.begin(owned, target)
                 raise
         took = (trio.current_time() - begun) * 1000
-        log.info("%s: given to the host at %s:%d in %.0f ms", owned.key, target.address, target.port, took)
+        log.info("%s: given to the host at %s in %.0f ms", owned.key, target.host_port, took)
 
     async def try_to_give(
         self, owned: OwnedPartition, target: HostRecord, answer_seconds: float = ANSWER_SECONDS
@@ -142,7 +149,7 @@ class Giving:
         try:
             await self.give(owned, target, answer_seconds)
         except HootError as error:
-            log.warning("%s could not be given to the host at %s:%d: %s", owned.key, target.address, target.port, error)
+            log.warning("%s could not be given to the host at %s: %s", owned.key, target.host_port, error)
 
     async def release(self, owned: OwnedPartition) -> None:
         """Give one partition up; the next who is asked for it takes it, or who waits for it. Raises as `give`."""
@@ -170,6 +177,14 @@ class Giving:
             stack.callback(self._turns.release)
             yield stack.close
 
+    async def _prepare(self, owned: OwnedPartition) -> None:
+        """Step 0. A store that fails at it may fail at more, which whoever publishes will find out."""
+        prepare = partial(self._store.prepare_release, owned.key)
+        try:
+            await trio.to_thread.run_sync(prepare, limiter=self._preparing)
+        except HootError as error:
+            log.warning("%s is given away unprepared: %s", owned.key, error)
+
     async def _empty(
         self, owned: OwnedPartition, lose: Callable[[], None], answer_seconds: float, end_turn: Callable[[], None]
     ) -> None:  # fmt: skip
@@ -179,8 +194,8 @@ class Giving:
             if not await owned.use.drain(min(answer_seconds, ANSWER_SECONDS)) and answer_seconds > ANSWER_SECONDS:
                 end_turn()
                 await owned.use.drain(answer_seconds - ANSWER_SECONDS)
-            await owned.use.empty()
-            await self._flush()
+            await owned.use.empty(owned.feed)
+            await self._flush(owned.key.queue, owned.key.partition)
             lose()
         finally:
             self._ownership.reopen(owned)

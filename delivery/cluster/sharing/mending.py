@@ -75,5 +75,5 @@ class Mending:
             self._directory.release(key.queue, key.partition, record.epoch, version)
         except BadVersion:
             return False
-        log.warning("%s: taken back from the host at %s:%d", key, target.address, target.port)
+        log.warning("%s: taken back from the host at %s", key, target.host_port)
         return True

@@ -42,18 +42,18 @@ def has_clearly_less(theirs: int, mine: int) -> bool:
     return mine - theirs > max(NEAR, math.floor(mine * NEAR_PART))
 
 
-def rank(queue: str, partition: int, host: str, hosts: Sequence[HostRecord]) -> int:
-    """How many hosts that are not draining come before `host` in taking over this partition; 0: it is the first.
+def before(queue: str, partition: int, host: str, hosts: Sequence[HostRecord]) -> list[str]:
+    """The hosts that come before `host` in taking over this partition, those left out that are draining.
 
     By a hash of partition and host (rendezvous hashing): all hosts agree without a word, a dead host's partitions fall
     to all survivors alike, and a host that comes or goes changes the place of nothing else.
     """
-    mine = _weight(queue, partition, host)
-    return sum(
-        (_weight(queue, partition, other.host), other.host) > (mine, host)
+    mine = (_weight(queue, partition, host), host)
+    return [
+        other.host
         for other in hosts
-        if not other.draining and other.host != host
-    )
+        if not other.draining and other.host != host and (_weight(queue, partition, other.host), other.host) > mine
+    ]
 
 
 def _weight(queue: str, partition: int, host: str) -> bytes:

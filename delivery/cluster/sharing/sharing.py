@@ -38,9 +38,9 @@ class Sharing:
 
     def __init__(
         self, ownership: Ownership, membership: Membership, watching: Watching, records: Records, store: MessageStore,
-        config: HostConfig, *, flush: Callable[[], Awaitable[Any]],
+        config: HostConfig, *, flush: Callable[[str, int], Awaitable[Any]],
     ) -> None:  # fmt: skip
-        """`flush` writes all checkpoints that are due."""
+        """`flush(queue, partition)` writes the checkpoints of one partition that are due."""
         self._ownership = ownership
         self.hosts = HostTable(watching, records, membership.host, config.reconcile_seconds)
         self._peers = Peers(self.hosts, membership.is_gone)

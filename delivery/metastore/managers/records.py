@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord, InvalidRequest
+from delivery.filters import filter_of
 from delivery.ids import ID_MAX
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
@@ -97,6 +98,8 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """Of the queue that the subscription is on."""
     created_ms: int
     """Of the subscription. One of an earlier subscription of this name does not count."""
+    moves: int = 0
+    """The number of the last move by hand. What was handled before it counts for nothing, and may come again."""
     failing: Attempts | None = None
     """What everything behind the position waits for; None when nothing failed since the owner began."""
     parked: tuple[ParkedKey, ...] = ()
@@ -135,8 +138,8 @@ def check_persistence(info: PersistenceInfo) -> str | None:
 
 def check_state(state: SubscriptionState) -> str | None:
     """What is wrong with a state, None when nothing is."""
-    fine = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and all(one.ids for one in state.parked)
-    return None if fine else str(state)[:200]
+    sane = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and state.moves >= 0
+    return None if sane and all(one.ids for one in state.parked) else str(state)[:200]
 
 
 def check_preferences(record: SubscriptionRecord) -> str | None:
@@ -144,6 +147,7 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
     try:
         check_name("queue", record.queue)
         check_name("subscription", record.name)
+        filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
     if wrong := wrong_in(record.retry):

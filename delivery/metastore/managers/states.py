@@ -48,6 +48,42 @@ class TakeState(msgspec.Struct, frozen=True):
     partition: int
     epoch: int
 
+    def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
+        """The state that the new owner writes over what was found."""
+        wanted = self.preferences
+        if isinstance(found, CorruptRecord):
+            return found
+        if self.partition not in wanted.starts:
+            return _not_read(wanted, self.partition)
+        if found is not None and found.value.generation == wanted.generation and found.value.epoch > self.epoch:
+            return _fenced(wanted.queue, self.partition)
+        if found is not None and found.value.is_of(wanted):
+            return msgspec.structs.replace(found.value, epoch=self.epoch)
+        return SubscriptionState(wanted.starts[self.partition], self.epoch, wanted.generation, wanted.created_ms)
+
+
+class MoveState(msgspec.Struct, frozen=True):
+    """A position to be moved by hand, whoever owns the partition."""
+
+    preferences: SubscriptionRecord
+    partition: int
+    position: int
+    moves: int
+    """Higher than that of the state now."""
+
+    def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
+        """The state to write over what was found: the owner keeps it, but not under the version that it knows.
+
+        Nothing is parked in it and nothing has failed: what lies behind the new position comes again as all does.
+        """
+        wanted = self.preferences
+        if isinstance(found, CorruptRecord):
+            return found
+        if self.partition not in wanted.starts:
+            return _not_read(wanted, self.partition)
+        epoch = found.value.epoch if found is not None and found.value.is_of(wanted) else 0
+        return SubscriptionState(self.position, epoch, wanted.generation, wanted.created_ms, self.moves)
+
 
 class SaveState(msgspec.Struct, frozen=True):
     """A state to save, with the version that the last `take_state` or `save_state` gave."""
@@ -75,13 +111,15 @@ class SubscriptionStates:
 
     def take_states(self, takes: Sequence[TakeState]) -> list[Taken | HootError]:
         """Many in few requests, each by itself: what `take_state` gives or raises."""
-        outcomes: list[Taken | HootError] = [BadVersion("a state is being changed by others; try again")] * len(takes)
-        pending = list(enumerate(takes))
-        for _ in range(ATTEMPTS):
-            if not pending:
-                break
-            pending = self._take(pending, outcomes)
-        return outcomes
+        return self._alter(takes)
+
+    def move_states(self, moves: Sequence[MoveState]) -> list[Taken | HootError]:
+        """Put positions elsewhere, each by itself: the new state, or why not.
+
+        An owner's next save is refused then with BadVersion: it reads the state again. UnknownPartition when the
+        subscription does not read it, BadVersion when others keep changing it, CorruptRecord.
+        """
+        return self._alter(moves)
 
     def save_state(self, save: SaveState) -> Version:
         """Save a position; gives the version for the next time.
@@ -148,24 +186,33 @@ class SubscriptionStates:
                     if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):
                         raise outcome
 
-    def _take(
-        self, pending: Sequence[tuple[int, TakeState]], outcomes: list[Taken | HootError]
-    ) -> list[tuple[int, TakeState]]:  # fmt: skip
+    def _alter(self, changes: Sequence[TakeState | MoveState]) -> list[Taken | HootError]:
+        outcomes: list[Taken | HootError] = [BadVersion("a state is being changed by others; try again")] * len(changes)
+        pending = list(enumerate(changes))
+        for _ in range(ATTEMPTS):
+            if not pending:
+                break
+            pending = self._try(pending, outcomes)
+        return outcomes
+
+    def _try(
+        self, pending: Sequence[tuple[int, TakeState | MoveState]], outcomes: list[Taken | HootError]
+    ) -> list[tuple[int, TakeState | MoveState]]:  # fmt: skip
         """Try once; gives those that lost against others."""
-        keys = [state_key(take.preferences.queue, take.preferences.name, take.partition) for _, take in pending]
-        trying: list[tuple[int, TakeState, SubscriptionState, Put]] = []
-        for (at, take), key, found in zip(pending, keys, self._read(keys), strict=True):
-            state = _next_state(take, found)
+        keys = [state_key(one.preferences.queue, one.preferences.name, one.partition) for _, one in pending]
+        trying: list[tuple[int, TakeState | MoveState, SubscriptionState, Put]] = []
+        for (at, change), key, found in zip(pending, keys, self._read(keys), strict=True):
+            state = change.next(found)
             if isinstance(state, HootError):
                 outcomes[at] = state
                 continue
             version = found.version if isinstance(found, Versioned) else Version.NEW
-            trying.append((at, take, state, Put(key, _CODEC.encode(state), version, whole=True)))
+            trying.append((at, change, state, Put(key, _CODEC.encode(state), version, whole=True)))
         lost = []
         written = self._table.put_many([put for _, _, _, put in trying])
-        for (at, take, state, _), outcome in zip(trying, written, strict=True):
+        for (at, change, state, _), outcome in zip(trying, written, strict=True):
             if isinstance(outcome, BadVersion | KeyExists | NoKey):
-                lost.append((at, take))
+                lost.append((at, change))
             else:
                 outcomes[at] = outcome if isinstance(outcome, HootError) else Versioned(state, outcome)
         return lost
@@ -179,19 +226,8 @@ class SubscriptionStates:
         return self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False)
 
 
-def _next_state(take: TakeState, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
-    """The state that the new owner writes."""
-    wanted = take.preferences
-    if isinstance(found, CorruptRecord):
-        return found
-    if take.partition not in wanted.starts:
-        return UnknownPartition(f"subscription {wanted.name!r} does not read partition {take.partition}")
-    if found is not None and found.value.generation == wanted.generation and found.value.epoch > take.epoch:
-        return _fenced(wanted.queue, take.partition)
-    goes_on = found is not None and found.value.is_of(wanted)
-    if found is not None and goes_on:
-        return msgspec.structs.replace(found.value, epoch=take.epoch)
-    return SubscriptionState(wanted.starts[take.partition], take.epoch, wanted.generation, wanted.created_ms)
+def _not_read(preferences: SubscriptionRecord, partition: int) -> UnknownPartition:
+    return UnknownPartition(f"subscription {preferences.name!r} does not read partition {partition}")
 
 
 def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Version | HootError:

@@ -10,8 +10,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, InvalidRequest, UnknownSubscription
-from delivery.metastore.errors import KeyExists, NoKey, SubscriptionExists
+from delivery.errors import (
+    BadVersion,
+    CorruptRecord,
+    HootError,
+    InvalidRequest,
+    SubscriptionExists,
+    UnknownSubscription,
+)
+from delivery.metastore.errors import KeyExists, NoKey
 from delivery.metastore.managers.queues import names_around
 from delivery.metastore.managers.records import (
     AFTER,
@@ -24,7 +31,15 @@ from delivery.metastore.managers.records import (
 from delivery.metastore.managers.states import SubscriptionStates
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import SubscriptionRecord
-from delivery.metastore.tables.base import Found, MetaStore, MetastoreCursor, MetastoreTableItem, Remove, Watcher
+from delivery.metastore.tables.base import (
+    Found,
+    KeyWatcher,
+    MetaStore,
+    MetastoreCursor,
+    MetastoreTableItem,
+    Remove,
+    WatchEvent,
+)
 from delivery.metastore.tables.values import ALL, NONE, Fields, Value
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name
@@ -34,6 +49,8 @@ PAGE_MAX = 1000
 
 _CODEC = Codec("preferences", SubscriptionRecord, check_preferences, TABLE)
 
+PlaceWatcher = Callable[[tuple[str, str]], None]
+"""Called with queue and name, from a thread that must not wait (see tables.base.Watcher)."""
 Listed = tuple[str, Versioned[SubscriptionRecord] | CorruptRecord]
 """A subscription's name and preferences, or what is wrong with them."""
 
@@ -128,23 +145,21 @@ class SubscriptionDataManager(SubscriptionStates):
             return None
 
     def read_many_preferences(
-        self, places: Sequence[tuple[str, str]]
+        self, places: Sequence[tuple[str, str]], watch: PlaceWatcher | None = None
     ) -> list[Versioned[SubscriptionRecord] | CorruptRecord | None]:
-        """The preferences of many (queue, name) at a time; damaged ones as their errors."""
+        """The preferences of many (queue, name) at a time; damaged ones as their errors.
+
+        `watch` is called with each (queue, name) once, at their next change; see MetastoreTable.get_many.
+        """
         keys = [subscription_key(queue, name) for queue, name in places]
-        found = zip(keys, self._subscriptions.get_many(keys), strict=True)
+        found = zip(keys, self._subscriptions.get_many(keys, watch=watch and _by_place(watch)), strict=True)
         return [_decoded_found(key, one) for key, one in found]
 
-    def read_preferences(
-        self, queue: str, name: str, watch: Watcher | None = None
-    ) -> Versioned[SubscriptionRecord] | None:
-        """A subscription's preferences and their version, None when there is none. Raises CorruptRecord.
-
-        `watch` is called once, at their next change.
-        """
+    def read_preferences(self, queue: str, name: str) -> Versioned[SubscriptionRecord] | None:
+        """A subscription's preferences and their version, None when there is none. Raises CorruptRecord."""
         key = subscription_key(queue, name)
         try:
-            found = self._subscriptions.get(key, watch=watch)
+            found = self._subscriptions.get(key)
         except NoKey:
             return None
         return Versioned(_decoded(key, found.value), found.version)
@@ -232,6 +247,14 @@ class SubscriptionDataManager(SubscriptionStates):
             if found is None or found.value != preferences:
                 raise
             return found.version
+
+
+def _by_place(watch: PlaceWatcher) -> KeyWatcher:
+    def changed(key: str, _: WatchEvent) -> None:
+        queue, name = key.split(SEPARATOR, 1)
+        watch((queue, name))
+
+    return changed
 
 
 def _is_same(one: SubscriptionRecord, other: SubscriptionRecord) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import ClassVar, Final, Self
 
 import msgspec
@@ -37,6 +38,12 @@ class WatchEvent(Enum):
 
 Watcher = Callable[[WatchEvent], None]
 """Called once, from a thread of the store's or from the one that made the change: it hands over and returns at once."""
+
+
+ToWatch = tuple[str, Versioned[Value] | None, Watcher]
+"""A key, the entry that was seen under it, and who is to be called."""
+KeyWatcher = Callable[[str, WatchEvent], None]
+"""A Watcher of many keys, called once for each of them."""
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -131,17 +138,25 @@ class MetastoreTable(ABC):
         if isinstance(found, CorruptRecord):
             raise found
         if watch is not None:
-            self._arm(key, found, watch)
+            self._arm([(key, found, watch)])
         if found is None:
             raise NoKey(f"table {self.name} has no {key!r}")
         return Versioned(found.value.project(fields), found.version)
 
-    def get_many(self, keys: Sequence[str], fields: Fields = ALL) -> list[Found]:
-        """What is under each key, not as of one moment."""
+    def get_many(self, keys: Sequence[str], fields: Fields = ALL, watch: KeyWatcher | None = None) -> list[Found]:
+        """What is under each key, not as of one moment.
+
+        `watch` is called with each key once, at its next change after this reading; not for those that cannot be read.
+        Raises Throttled when not all of them can be watched: none is then.
+        """
         self._check(keys, fields)
+        read = self._read(keys, whole=watch is not None or fields != NONE)
+        if watch is not None:
+            seen = [(key, found) for key, found in zip(keys, read, strict=True) if not isinstance(found, CorruptRecord)]
+            self._arm([(key, found, partial(watch, key)) for key, found in seen])
         return [
             Versioned(found.value.project(fields), found.version) if isinstance(found, Versioned) else found
-            for found in self._read(keys, whole=fields != NONE)
+            for found in read
         ]
 
     def put(self, key: str, value: Value, version: Version, *, whole: bool = False) -> Version:
@@ -195,8 +210,8 @@ class MetastoreTable(ABC):
         """Do all, each by itself; a removal leaves Version.NEW."""
 
     @abstractmethod
-    def _arm(self, key: str, seen: Versioned[Value] | None, watch: Watcher) -> None:
-        """Call `watch` once when the entry is, or already is, another than the one seen."""
+    def _arm(self, watches: Sequence[ToWatch]) -> None:
+        """Call each watcher once when its entry is, or already is, another than the one seen. Raises Throttled."""
 
     @abstractmethod
     def _cursor(self, keys: KeyRange, fields: Fields) -> MetastoreCursor:

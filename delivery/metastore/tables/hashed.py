@@ -15,7 +15,7 @@ from typing import Final
 
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable
 from delivery.metastore.ops import Create, NoNode, Op, Refused, size_of
-from delivery.metastore.tables.base import Change, Found, MetaStore, MetastoreCursor, MetastoreTable, Watcher
+from delivery.metastore.tables.base import Change, Found, MetaStore, MetastoreCursor, MetastoreTable, ToWatch
 from delivery.metastore.tables.changes import Work
 from delivery.metastore.tables.cursors import BufferedCursor
 from delivery.metastore.tables.entries import decode_key, decode_value, encode_key
@@ -58,8 +58,11 @@ class HashedTable(MetastoreTable):
             return error
         return Versioned(value, Version(version))
 
-    def _arm(self, key: str, seen: Versioned[Value] | None, watch: Watcher) -> None:
-        self._shots.add(self._path(key), seen, lambda: self._read([key], whole=True)[0], watch)
+    def _arm(self, watches: Sequence[ToWatch]) -> None:
+        self._shots.add(watches, self._path, self._look)
+
+    def _look(self, keys: Sequence[str]) -> list[Found]:
+        return self._read(keys, whole=True)
 
     def _cursor(self, keys: KeyRange, fields: Fields) -> MetastoreCursor:  # noqa: ARG002 (it is everything)
         return BufferedCursor(_BucketKeys(self._zk, self._keys), lambda names: self.get_many(names, fields))

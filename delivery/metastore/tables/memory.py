@@ -18,6 +18,7 @@ from delivery.metastore.tables.base import (
     MetastoreScannableTable,
     MetastoreTable,
     Put,
+    ToWatch,
     Watcher,
     WatchEvent,
     check_table,
@@ -136,15 +137,19 @@ class MemoryTable(MetastoreScannableTable):
             tell(watcher, event)
         return outcomes
 
-    def _arm(self, key: str, seen: Versioned[Value] | None, watch: Watcher) -> None:
+    def _arm(self, watches: Sequence[ToWatch]) -> None:
+        events: list[Event] = []
         with self._data.lock:
-            now = self._data.entries.get(key)
-            if now == seen:
-                if sum(map(len, self._data.watchers.values())) >= WATCHES_MAX:
-                    raise Throttled(f"more than {WATCHES_MAX} keys are watched")
-                self._data.watchers.setdefault(key, []).append((self._store, watch))
-                return
-        tell(watch, event_between(seen, now))
+            if sum(map(len, self._data.watchers.values())) + len(watches) > WATCHES_MAX:
+                raise Throttled(f"more than {WATCHES_MAX} keys would be watched")
+            for key, seen, watch in watches:
+                now = self._data.entries.get(key)
+                if now == seen:
+                    self._data.watchers.setdefault(key, []).append((self._store, watch))
+                else:
+                    events.append((watch, event_between(seen, now)))
+        for watcher, event in events:
+            tell(watcher, event)
 
     def _cursor(self, keys: KeyRange, fields: Fields) -> MetastoreCursor:
         return BufferedCursor(_SortedKeys(self._data, keys), lambda names: self.get_many(names, fields))

@@ -9,17 +9,23 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from delivery.errors import HootError, Throttled
-from delivery.metastore.tables.base import WATCHES_MAX, Found, Watcher, WatchEvent
+from delivery.errors import HootError, MetadataUnavailable, Throttled
+from delivery.metastore.tables.base import WATCHES_MAX, Found, ToWatch, Watcher, WatchEvent
 from delivery.metastore.watches import Hint
 
 RETRY_SECONDS: Final = 1.0
 """After a look that failed while the connection was thought to be fine."""
 
+LOOKS_AT_ONCE: Final = 1000
+"""As many as are hinted at when the connection is back, or when thousands were added, are read together."""
+
 log = logging.getLogger(__name__)
+
+Look = Callable[[Sequence[str]], list[Found]]
+"""What is under these keys of a table now."""
 
 
 class ValueWatches(Protocol):
@@ -37,18 +43,11 @@ class ValueWatches(Protocol):
 class _OneShot:
     """One watcher, what it has seen, and how to look again."""
 
-    def __init__(self, owner: OneShots, path: str, seen: Found, look: Callable[[], Found], watcher: Watcher) -> None:
-        self.path = path
-        self.watcher = watcher
+    def __init__(self, owner: OneShots, path: str, look: Look, to_watch: ToWatch) -> None:
+        self.path, self.look = path, look
+        self.key, self.seen, self.watcher = to_watch
         self._owner = owner
-        self._seen = seen
-        self._look = look
         self.hint: Hint = self._hinted  # one object for good, so that it can be taken off again
-
-    def event(self) -> WatchEvent | None:
-        """What has happened since, None when nothing has."""
-        now = self._look()
-        return None if now == self._seen else event_between(self._seen, now)
 
     def _hinted(self) -> None:
         self._owner.hinted.put(self)
@@ -64,17 +63,21 @@ class OneShots:
         self._armed: set[_OneShot] = set()
         self._thread: threading.Thread | None = None
 
-    def add(self, path: str, seen: Found, look: Callable[[], Found], watcher: Watcher) -> None:
-        """Call `watcher` once when what `look` finds at `path` is no longer what was `seen`. Raises Throttled."""
-        shot = _OneShot(self, path, seen, look, watcher)
+    def add(self, watches: Sequence[ToWatch], path: Callable[[str], str], look: Look) -> None:
+        """Call each watcher once when what `look` finds under its key, at its `path`, is no longer what was seen.
+
+        Raises Throttled when they would be too many; none of them is called then.
+        """
+        shots = [_OneShot(self, path(one[0]), look, one) for one in watches]
         with self._lock:
-            if len(self._armed) >= WATCHES_MAX:
-                raise Throttled(f"more than {WATCHES_MAX} keys are watched")
-            self._armed.add(shot)
+            if len(self._armed) + len(shots) > WATCHES_MAX:
+                raise Throttled(f"more than {WATCHES_MAX} keys would be watched")
+            self._armed.update(shots)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="metastore-watches", daemon=True)
                 self._thread.start()
-        self._watches.watch_value(path, shot.hint)
+        for shot in shots:
+            self._watches.watch_value(shot.path, shot.hint)
 
     def close(self) -> None:
         """Call nobody any more. Does not wait for a watcher that is being called."""
@@ -88,31 +91,50 @@ class OneShots:
         failed: set[_OneShot] = set()
         while True:
             try:
-                shot = self.hinted.get(timeout=RETRY_SECONDS if failed else None)
+                shots = self._next(RETRY_SECONDS if failed else None)
             except queue.Empty:
-                again, failed = failed, set()
-                for one in again:
-                    self._look_at(one, failed)
-                continue
-            if shot is None:
+                shots, failed = list(failed), set()
+            if shots is None:
                 return
-            self._look_at(shot, failed)
+            self._look_at(shots, failed)
 
-    def _look_at(self, shot: _OneShot, failed: set[_OneShot]) -> None:
-        if shot not in self._armed:
-            return
-        try:
-            event = shot.event()
-        except HootError as error:
-            log.debug("the watched %s could not be read: %s", shot.path, error)
-            failed.add(shot)
-            return
+    def _next(self, timeout: float | None) -> list[_OneShot] | None:
+        """All that is hinted at by now, after waiting for the first; None at the end. Raises queue.Empty."""
+        shots: list[_OneShot] = []
+        shot = self.hinted.get(timeout=timeout)
+        while shot is not None:
+            shots.append(shot)
+            if len(shots) == LOOKS_AT_ONCE or self.hinted.empty():
+                return shots
+            shot = self.hinted.get()
+        return None
+
+    def _look_at(self, shots: Iterable[_OneShot], failed: set[_OneShot]) -> None:
+        looks: dict[Look, list[_OneShot]] = {}
+        for shot in dict.fromkeys(shots):
+            if shot in self._armed:
+                looks.setdefault(shot.look, []).append(shot)
+        for look, those in looks.items():
+            try:
+                found = look([shot.key for shot in those])
+            except HootError as error:
+                log.debug("the watched %s and %d more could not be read: %s", those[0].path, len(those) - 1, error)
+                if len(those) == 1 or isinstance(error, MetadataUnavailable):
+                    failed.update(those)
+                else:  # it may be the fault of one
+                    for shot in those:
+                        self._look_at([shot], failed)
+                continue
+            for shot, now in zip(those, found, strict=True):
+                self._tell(shot, now)
+
+    def _tell(self, shot: _OneShot, now: Found) -> None:
         with self._lock:
-            if event is None or shot not in self._armed:
+            if now == shot.seen or shot not in self._armed:
                 return
             self._armed.discard(shot)
         self._watches.unwatch(shot.path, shot.hint)
-        tell(shot.watcher, event)
+        tell(shot.watcher, event_between(shot.seen, now))
 
 
 def event_between(seen: Found, now: Found) -> WatchEvent:

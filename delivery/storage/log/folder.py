@@ -60,6 +60,17 @@ class DataFolder:
             names = [place.name.partition("~") for place in (self.path / "queues").iterdir()]
         return [(queue, generation) for queue, tilde, generation in names if tilde]
 
+    def usage(self, queue: str, generation: str) -> tuple[int, int | None]:
+        """Bytes of a queue's files, and when a segment was changed last, in ms; None without any.
+
+        Raises StorageUnavailable.
+        """
+        with refusals(f"look at {queue}"):
+            places = [place for place in self.queue(queue, generation).rglob("*") if place.is_file()]
+            files = [(place.suffix, place.stat()) for place in places]
+        written = [found.st_mtime_ns // 1_000_000 for suffix, found in files if suffix == ".log"]
+        return sum(found.st_size for _, found in files), max(written, default=None)
+
     def partition(self, key: PartitionKey) -> Path:
         """The folder of a partition."""
         return self.queue(key.queue, key.generation) / f"{key.partition:05}"

@@ -8,6 +8,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from delivery.batch.select import Refuses
 from delivery.errors import CorruptRecord, Fenced, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
@@ -92,12 +93,16 @@ class Partition:
         """
         return self._writer.confirm()
 
-    def read(self, after: int, bytes_max: int) -> Chunk | None:
+    def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See `MessageStore.read`."""
 
         def read(segments: Sequence[Segment]) -> Chunk | None:
             place = bisect_right(segments, after, key=_last_id)
-            return self._reader.read(segments[place], after, bytes_max) if place < len(segments) else None
+            if place == len(segments):
+                return None
+            if refuses is None:
+                return self._reader.read(segments[place], after, bytes_max)
+            return self._reader.read_wanted(segments[place], after, bytes_max, refuses)
 
         return self._reading(read)
 
@@ -133,6 +138,17 @@ class Partition:
                 self._writer.seal()
                 freed += self._drop(settings, now_ms)
         return freed
+
+    def sync_ahead(self) -> None:
+        """Bring to the disk what is there by now; for any thread, as it holds nobody up."""
+        self._writer.sync_ahead()
+
+    def shorten_tail(self) -> None:
+        """Close the open segment, unless it is a small one. Raises StorageUnavailable, Fenced; it is broken then."""
+        active = self._writer.active
+        if active is not None and active.extent.end >= SEGMENT_BYTES_MIN and self._writer.broken is None:
+            with refusals(f"shorten {self.key}"):
+                self._writer.seal()
 
     def close(self) -> None:
         """Stop; the files close when the last reader lets go. Raises StorageUnavailable."""

@@ -10,11 +10,16 @@ from typing import Final
 import google_crc32c
 
 from delivery.batch import HEADER_BYTES, Header, peek
+from delivery.batch.select import Refuses, dictionary_in
 from delivery.errors import CorruptRecord
 from delivery.storage.base import Chunk
 from delivery.storage.log.index import STRETCH_BYTES
 from delivery.storage.log.segment import ClosedFiles, LogFile, Segment
 
+BEGINNING_BYTES: Final = 1024
+"""Enough for a header and the topics of most batches."""
+BEGINNINGS_MAX: Final = 2048
+"""One read looks at so many batches, and takes some milliseconds, where all of them are refused."""
 PLACES_MAX: Final = 64
 """Readers of one partition whose places are remembered; one more than that looks its place up in the index."""
 
@@ -46,6 +51,25 @@ class Reader:
         chunk = Chunk(data if size == len(data) else data[:size], headers)
         self._remember(chunk.last_id, at + size)
         return chunk
+
+    def read_wanted(self, segment: Segment, after: int, bytes_max: int, refuses: Refuses) -> Chunk:
+        """As `read`, without the batches that are refused, of which only the beginnings are read. May be empty."""
+        file, end = self._files.open(segment), segment.extent.end
+        headers: list[Header] = []
+        parts: list[bytes] = []
+        stop, room = self._place(segment, after, end), bytes_max
+        for seen, (at, header, dictionary) in enumerate(beginnings(file, stop, end), start=1):
+            if dictionary is None or not refuses(header, dictionary):
+                room -= header.length
+                if room < 0 and parts:
+                    break
+                parts.append(pread(file, min(header.length, end - at), at))
+                headers += checked(parts[-1], after)[0]
+            after, stop = header.last_id, at + header.length
+            if seen == BEGINNINGS_MAX:
+                break
+        self._remember(after, stop)
+        return Chunk(parts[0] if len(parts) == 1 else b"".join(parts), tuple(headers), after)
 
     def rank(self, segment: Segment, message_id: int) -> int:
         """How many messages of the segment have an id up to `message_id`; reads one stretch of headers at most."""
@@ -100,6 +124,24 @@ def walk(file: LogFile, at: int, end: int) -> Iterator[tuple[int, Header]]:
             start, window = at, pread(file, min(STRETCH_BYTES, end - at), at)
         header = _header(window, at - start)
         yield at, header
+        at += header.length
+
+
+def beginnings(file: LogFile, at: int, end: int) -> Iterator[tuple[int, Header, bytes | None]]:
+    """(offset, header, topic dictionary) of each batch from `at` up to `end`; None for a long dictionary.
+
+    Of large batches little more than that is read; where several are in a stretch of the file, the stretch.
+    """
+    start, window = at, b""
+    while at < end:
+        if at + BEGINNING_BYTES > start + len(window) < end:
+            small = bool(window) and at <= start + STRETCH_BYTES
+            start, window = at, pread(file, min(STRETCH_BYTES if small else BEGINNING_BYTES, end - at), at)
+        header = _header(window, at - start)
+        try:
+            yield at, header, dictionary_in(header, window, at - start)
+        except IndexError:
+            yield at, header, None
         at += header.length
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
 from weakref import WeakValueDictionary
 
-from delivery.errors import Fenced, HootError, InvalidRequest, StorageUnavailable
-from delivery.model import PARTITIONS_MAX, QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.errors import Fenced, HootError, StorageUnavailable
+from delivery.model import QueueSettings
+from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.log.disk import Disk, locked, refusals
 from delivery.storage.log.epochs import NOBODY, Epochs
 from delivery.storage.log.folder import DataFolder
@@ -20,6 +19,7 @@ from delivery.storage.log.group import commit
 from delivery.storage.log.partition import Partition, Tools
 from delivery.storage.log.segment import ClosedFiles, find_segments
 from delivery.storage.log.volatile import VolatilePartition
+from delivery.storage.opened import OpenedPartitions
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that has reached this is closed before the next group; a group is never split."""
@@ -30,7 +30,7 @@ EPOCH_MAX: Final = 10**10 - 1
 _log = logging.getLogger(__name__)
 
 
-class SegmentedLog:
+class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
     """A `MessageStore` in a folder that the hosts of one machine share. Close it when done.
 
     Open files: one per partition that was appended to since it was opened, two per queue, and at most 256 closed
@@ -43,22 +43,17 @@ class SegmentedLog:
 
         Raises LayoutMismatch, DataFolderError.
         """
+        super().__init__()
         disk = disk or Disk()
         self._data = DataFolder(data_dir, disk)
         self._tools = Tools(self._data, disk, ClosedFiles(), segment_bytes)
-        self._partitions: dict[PartitionKey, Partition | VolatilePartition] = {}
-        self._locks: dict[PartitionKey, Lock] = {}
         self._epochs: WeakValueDictionary[Path, Epochs] = WeakValueDictionary()
         self._epochs_lock = Lock()
-        self._closed = False
 
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
         """See `MessageStore.open`."""
-        if not 0 <= key.partition < PARTITIONS_MAX or not 1 <= epoch <= EPOCH_MAX:
-            raise InvalidRequest(f"no partition {key} with epoch {epoch} can be")
         with self._lock(key):
-            if self._closed:
-                raise StorageUnavailable("the message store is closed")
+            self._check_open(key, epoch, EPOCH_MAX)
             older = self._partitions.get(key)
             if older is not None:
                 if older.epoch > epoch:
@@ -71,44 +66,21 @@ class SegmentedLog:
             self._partitions[key] = partition
             return partition.state()
 
-    def append(self, group: Sequence[Append]) -> list[HootError | None]:
-        """See `MessageStore.append`."""
-        with ExitStack() as locks:
-            # One order for all groups, so that two groups never wait for each other.
-            for key in sorted({item.key for item in group}):
-                locks.enter_context(self._lock(key))
-            return commit(group, self._partitions)
-
-    def read(self, key: PartitionKey, after: int, bytes_max: int) -> Chunk | None:
-        """See `MessageStore.read`."""
-        return self._partition(key).read(after, bytes_max)
-
-    def bounds(self, key: PartitionKey) -> Bounds:
-        """See `MessageStore.bounds`."""
-        return self._partition(key).bounds()
-
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
-        return self._partition(key).count(after, until)
-
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
-        """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""
-        with self._lock(key):
-            return self._partition(key).trim(settings, now_ms)
-
-    def release(self, key: PartitionKey) -> None:
-        """See `MessageStore.release`."""
-        with self._lock(key):
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                try:
-                    partition.close()
-                except StorageUnavailable as error:
-                    _log.warning("%s was released with an unfinished write left in its file: %s", key, error)
+    def prepare_release(self, key: PartitionKey) -> None:
+        """See `MessageStore.prepare_release`: who opens the partition reads all of the segment that was left open."""
+        partition = self._partitions.get(key)
+        if isinstance(partition, Partition):
+            partition.sync_ahead()
+            with self._lock(key):
+                partition.shorten_tail()
 
     def queues(self) -> list[tuple[str, str]]:
         """See `MessageStore.queues`."""
         return self._data.queues()
+
+    def usage(self, queue: str, generation: str) -> tuple[int, int | None]:
+        """What a queue takes on the disk in bytes, and when something was written to it last, in ms since 1970."""
+        return self._data.usage(queue, generation)
 
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""
@@ -123,11 +95,18 @@ class SegmentedLog:
                         epochs.raise_to(int(place.name), NOBODY)
             self._data.remove(folder)
 
-    def close(self) -> None:
-        """See `MessageStore.close`."""
-        self._closed = True
-        for key in list(self._partitions):
-            self.release(key)
+    def _commit(
+        self, group: Sequence[Append], partitions: Mapping[PartitionKey, Partition | VolatilePartition]
+    ) -> list[HootError | None]:
+        return commit(group, partitions)
+
+    def _leave(self, key: PartitionKey) -> None:
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            try:
+                partition.close()
+            except StorageUnavailable as error:
+                _log.warning("%s was released with an unfinished write left in its file: %s", key, error)
 
     def _take(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> Partition | VolatilePartition:
         folder = self._data.partition(key)
@@ -144,12 +123,3 @@ class SegmentedLog:
             if epochs is None:
                 epochs = self._epochs[queue_folder] = Epochs(queue_folder / "epochs")
             return epochs
-
-    def _lock(self, key: PartitionKey) -> Lock:
-        return self._locks.setdefault(key, Lock())
-
-    def _partition(self, key: PartitionKey) -> Partition | VolatilePartition:
-        partition = self._partitions.get(key)
-        if partition is None:
-            raise StorageUnavailable(f"{key} is not open here")
-        return partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from delivery.batch.select import Refuses
 from delivery.errors import Fenced
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
@@ -56,8 +57,8 @@ class VolatilePartition:
         self._epochs.note(self.key.partition, 0, self.held.last_id)
         return len(self._pending)
 
-    def read(self, after: int, bytes_max: int) -> Chunk | None:
-        """See `MessageStore.read`."""
+    def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:  # noqa: ARG002
+        """See `MessageStore.read`; there is nothing to be gained by leaving batches out."""
         return self.held.read(after, bytes_max, self.held.last_id)
 
     def bounds(self) -> Bounds:

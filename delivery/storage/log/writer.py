@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
@@ -69,6 +69,17 @@ class Writer:
         with self._breaking("flush"):
             self._disk.sync(self.active.file.fd)
         self._flushed = True
+
+    def sync_ahead(self) -> None:
+        """Bring to the disk what is published, so that `seal` has less to wait for. For any thread, at any time.
+
+        Through a file of its own: the system tells each open file of a failure, so the next `sync` or `seal` meets it.
+        """
+        segment = self.active
+        if segment is not None and self._synced_end < segment.extent.end:
+            with suppress(OSError):
+                file = LogFile(segment.log_path)
+                self._disk.sync(file.fd)
 
     def confirm(self) -> int:
         """Publish what was written if the epoch stands: how many of the batches are stored for good.

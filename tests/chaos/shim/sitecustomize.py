@@ -4,8 +4,9 @@ For tests alone: it is on the PYTHONPATH of the chaos tests' children and nowher
 nothing of it.
 
 HOOT_CHAOS_CLOCK=FILE  The wall clock (`time.time_ns`, `time.time`) is off by as many nanoseconds as FILE holds, a
-                       little-endian signed 64-bit number that is read at each call: a step shows at once. The monotonic
-                       clock stays right, as it does when a machine's clock is set.
+                       little-endian signed 64-bit number that is read at each call: a step shows at once. A second
+                       such number, when it is not 0, is where the clock stands. The monotonic clock stays right, as it
+                       does when a machine's clock is set.
 HOOT_CHAOS_DETOUR=ADDRESS:PORT,PORT,...
                        Connections to these ports of 127.0.0.1 go to ADDRESS instead, where the proxy listens: region
                        hosts register the address that they listen on.
@@ -27,16 +28,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_OFFSET = struct.Struct("<q")
+_CLOCK = struct.Struct("<qq")
 
 
 def _step_clock(path: str) -> None:
     with open(path, "rb") as file:
-        offset = mmap.mmap(file.fileno(), _OFFSET.size, prot=mmap.PROT_READ)
+        said = mmap.mmap(file.fileno(), _CLOCK.size, prot=mmap.PROT_READ)
     real = time.time_ns
 
     def time_ns() -> int:
-        return real() + int(_OFFSET.unpack(offset[:8])[0])
+        off, stands = _CLOCK.unpack(said[: _CLOCK.size])
+        return int(stands or real() + off)
 
     def time_s() -> float:
         return time_ns() / 1e9

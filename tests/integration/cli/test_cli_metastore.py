@@ -111,7 +111,9 @@ def test_nothing_is_wiped_while_a_host_is_registered(hoot: Hoot, zk: ZooKeeperCl
         open_catalog(zk).register_host(host())
     else:
         zk.create("/hoot/hosts/damaged", b"{")
-    assert hoot.refused("metastore", "format", "--yes")["error"] == "illegal_operation"
+    told = hoot.refused("metastore", "format", "--yes")
+    assert told["error"] == "hosts_running"
+    assert "`hoot host list`" in told["message"]
     assert open_catalog(zk).queues() == ["q", "q2", "r"]
 
 

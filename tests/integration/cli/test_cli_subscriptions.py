@@ -53,6 +53,23 @@ def test_a_subscriber_without_a_name_leaves_nothing_behind(hoot: Hoot, queue: st
     assert hoot.json("subscription", "list", queue) == []
 
 
+def test_a_subscription_is_created_for_who_comes_later(hoot: Hoot, queue: str) -> None:
+    hoot("publish", queue, "before", "--topic", "b", "--partition", "1")
+    made = hoot.json("subscription", "create", queue, "mine", "--topic", "b", "--topic", "a", "--partition", "1")
+    assert (made["queue"], made["subscription"], made["all_partitions"]) == (queue, "mine", False)
+    assert (made["topics"], list(made["starts"])) == (["a", "b"], ["1"])
+    hoot("publish", queue, "no", "--topic", "c", "--partition", "1")
+    hoot("publish", queue, "yes", "--topic", "a", "--partition", "1")
+    subscribe = ["subscribe", queue, "--name", "mine", "--partition", "1", "--topic", "a", "--limit", "1"]
+    assert hoot(*subscribe, "--format", "body").stdout == "yes\n"
+    assert "created subscription all" in hoot("subscription", "create", queue, "all", "--from", "-1h").stdout
+    assert hoot.refused("subscription", "create", queue, "all")["error"] == "subscription_exists"
+    assert hoot.refused("subscription", "create", "nowhere", "s")["error"] == "unknown_queue"
+    assert hoot.refused("subscription", "create", queue, "s", "--from", "soon", status=2)["error"] == "bad_use"
+    assert hoot.refused("subscription", "create", queue, "a/b", status=2)["error"] == "invalid_request"
+    assert hoot.json("subscription", "info", queue, "all")["lag"] == 3
+
+
 def test_subscriptions_are_listed_and_deleted(hoot: Hoot, queue: str) -> None:
     hoot("publish", queue, "one")
     hoot("subscribe", queue, "--name", "mine", "--from", "earliest", "--limit", "1")

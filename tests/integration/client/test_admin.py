@@ -77,7 +77,7 @@ def test_queue_info_tells_what_each_partition_holds(client: Client, queue: Queue
     assert full.bytes > 0
     assert full.epoch >= 1
     [live] = client.hosts()
-    assert full.host == f"{live.address}:{live.port}"
+    assert full.host == live.host_port
     assert queue.bounds(1).last == stored[-1].id
     assert queue.count(1, stored[1].id) == 3
 

@@ -49,6 +49,8 @@ def test_the_trio_face_does_the_same(address: str, host: HostProcess) -> None:
                     assert scope.cancelled_caught
                 assert name in await client.queues()
                 assert (await client.queue_info(name)).record.settings.partitions == 2
+                made = await client.create_subscription(name, "later", partitions=1, start="earliest")
+                assert (made.starts, await client.subscriptions(name)) == ({1: 0}, ["later"])
                 await client.delete_queue(name)
 
     trio.run(story)

@@ -56,7 +56,7 @@ def test_what_nobody_owns_is_spread_though_one_host_alone_is_asked(three: Severa
     assert len(told) == counts[1] + counts[2]
     for partition, address in told.items():
         owner = three.owner("orders", partition)
-        assert address == f"{three.hosts[owner].address}:{three.hosts[owner].port}"
+        assert address == three.hosts[owner].host_port
         with three.connect(owner) as owning:
             assert owning.call("partitionInfo", "orders", partition).partition == partition
     assert max(counts) - min(counts) <= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,16 +11,19 @@ import pytest
 from delivery.errors import (
     BadVersion,
     CorruptRecord,
+    InvalidRequest,
     MetadataUnavailable,
+    SubscriptionExists,
     UnknownQueue,
     UnknownSubscription,
 )
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.states import TakeState
-from delivery.metastore.records import ListenerRecord
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
 from tests.integration.metastore import (
     CREATED_MS,
     Interposed,
@@ -47,8 +51,35 @@ def test_a_subscription_is_written_listed_and_read_back(queue: Catalog) -> None:
     assert queue.subscription("q", "s") == changed
 
 
+def test_two_who_change_different_preferences_undo_nothing_of_each_other(queue: Catalog) -> None:
+    def widen(found: SubscriptionRecord) -> SubscriptionRecord:
+        if found.filter is None:  # between this one's read and its write
+            other = msgspec.structs.replace(found, filter='{"sql":"TRUE"}')
+            assert queue.change_subscription("q", "s", lambda _: other) == other
+        return msgspec.structs.replace(found, topics=("*",))
+
+    changed = msgspec.structs.replace(subscription(), topics=("*",), filter='{"sql":"TRUE"}')
+    assert queue.change_subscription("q", "s", widen) == changed
+    assert queue.subscription("q", "s") == changed
+    with pytest.raises(UnknownSubscription, match="did you mean s"):
+        queue.change_subscription("q", "ss", widen)
+
+
+@pytest.mark.parametrize("wrong", [{"filter": '{"sql":"hops >"}'}, {"filter": '{"wasm":"x"}'}, {"topics": ("a b",)}])
+def test_what_cannot_be_a_filter_is_neither_written_nor_read(
+    queue: Catalog, zk: ZooKeeperClient, wrong: dict[str, Any]
+) -> None:
+    record = msgspec.structs.replace(subscription(), **wrong)
+    with pytest.raises(InvalidRequest, match="cannot be kept"):
+        queue.change_subscription("q", "s", lambda _: record)
+    assert queue.subscription("q", "s") == subscription()
+    corrupt(zk, "subscriptions", "q\x01s", entry("preferences", records.encode(record)))
+    with pytest.raises(CorruptRecord, match="cannot be"):
+        queue.subscription("q", "s")
+
+
 def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(queue: Catalog) -> None:
-    with pytest.raises(BadVersion):
+    with pytest.raises(SubscriptionExists):
         queue.put_subscription(msgspec.structs.replace(subscription(), topics=()), create=True)
     with pytest.raises(BadVersion):
         queue.put_subscription(subscription(created_ms=CREATED_MS + 1), create=False)
@@ -57,6 +88,17 @@ def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(
     with pytest.raises(UnknownQueue):
         queue.put_subscription(subscription(queue="r"), create=True)
     assert (queue.subscriptions("q"), queue.subscription("q", "s")) == (["s"], subscription())
+
+
+def test_nothing_stays_of_a_subscription_that_is_created_while_its_queue_is_deleted(
+    queue: Catalog, zk: ZooKeeperClient
+) -> None:
+    between = Interposed(zk)
+    between.before = lambda: queue.delete_queue("q")
+    with pytest.raises(UnknownQueue):
+        catalog_over(between).put_subscription(subscription(name="t"), create=True)
+    queue.create_queue("q", QueueSettings())
+    assert queue.subscriptions("q") == []
 
 
 @pytest.mark.parametrize(

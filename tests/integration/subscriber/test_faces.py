@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -64,6 +65,36 @@ def pushing(catalog: Catalog, story: Callable[[Owner], Awaitable[None]]) -> None
             await story(owner)
 
     play(run)
+
+
+@pytest.mark.parametrize("face", [Subscriber, AsyncSubscriber])
+def test_both_faces_keep_the_filter_with_the_subscription_and_ask_where_before_any_listener(
+    queue: Catalog, zookeeper_hosts: str, face: type[Subscriber | AsyncSubscriber]
+) -> None:
+    taken: list[int] = []
+    asked: dict[str, Any] = {
+        "topics": "J*", "start": "earliest", "filter": {"exact": {"key": "7"}},
+        "where": lambda message: message.number % 2, "listener": lambda message: taken.append(message.number),
+    }  # fmt: skip
+
+    async def story() -> None:
+        subscriber = face(NAME, zookeeper_hosts)
+        if isinstance(subscriber, AsyncSubscriber):
+            await subscriber.subscribe(QUEUE, **asked)
+            async with subscriber, owner_of(attached(queue)) as owner:
+                assert await owner.push(0, batch(1, 4)) == (Status.OK, 4)
+            return
+        subscriber.subscribe(QUEUE, **asked)
+        await trio.to_thread.run_sync(subscriber.start)
+        async with owner_of(attached(queue)) as owner:
+            assert await owner.push(0, batch(1, 4)) == (Status.OK, 4)
+        await trio.to_thread.run_sync(subscriber.stop)
+
+    play(story)
+    assert taken == [1, 3]
+    record = queue.subscription(QUEUE, NAME)
+    assert record is not None
+    assert (record.topics, record.filter) == (("J*",), '{"exact":{"key":"7"}}')
 
 
 def test_a_script_receives_and_ends_cleanly_on_ctrl_c(queue: Catalog, zookeeper_hosts: str) -> None:

@@ -1,35 +1,29 @@
-"""What an application asks for when it subscribes, checked before anything is written.
+"""What somebody asks for who subscribes, checked before anything is written.
 
-Where to begin, per partition:
+Where to begin is a Start (see delivery.ids), per partition; "latest", the default, means the last message stored when
+the subscription is registered. A start counts once: a subscription that exists goes on at its checkpoints, whatever the
+start.
 
-    "latest"     behind the last message that is stored when the subscription is registered (the default)
-    "earliest"   at the oldest message still stored
-    a message id (MessageId, its number, or its text "1732165000000-12"): at the first message with this or a later id
-    a datetime   at the first message that a host took at this time or later; it must have a time zone
-
-A start counts once: a subscription that exists goes on at its checkpoints, whatever the start.
+Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
+subscription is not undone by the next start of its program; None means none. So does its retry policy, where none is
+given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Final
 
 import msgspec
 
 from delivery.errors import InvalidRequest
-from delivery.ids import ID_MAX, MessageId, first_id_at
+from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
+from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
-Start = str | int | datetime
-"""`"earliest"`, `"latest"`, a message id, or a time; see the module."""
-
-EARLIEST: Final = 0
-LATEST: Final = -1
-TOPICS_MAX: Final = 1000
+Partitions = int | Iterable[int] | Mapping[int, Start] | None
+"""One, some, some with their starts, or all that the queue has."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +36,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For the partitions that have a start of their own."""
     start: int
     """For all others."""
-    topics: tuple[str, ...]
-    """Empty for all."""
+    topics: tuple[str, ...] | Keep
+    """Names and patterns; empty for all."""
+    filter: str | Keep | None = KEEP
+    """A rule in its canonical JSON."""
     retry: RetryPolicy | None = None
     """None leaves it as it is."""
 
 
 def check_request(
     queue: str,
-    partitions: int | Iterable[int] | Mapping[int, Start] | None,
-    topics: str | Iterable[str] | None,
+    partitions: Partitions,
+    topics: TopicsGiven,
     start: Start | Mapping[int, Start],
+    filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
     retry: RetryPolicy | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
@@ -66,14 +63,10 @@ def check_request(
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
-    names = () if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
-    if topics is not None and not 1 <= len(names) <= TOPICS_MAX:
-        raise InvalidRequest(f"name 1 to {TOPICS_MAX} topics, or None for all, not {len(names)}")
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=tuple(sorted({check_name("topic", name) for name in names})),
-        retry=None if retry is None else check_policy(retry),
+        topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
     )  # fmt: skip
 
 
@@ -84,33 +77,9 @@ def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
         raise InvalidRequest(f"partitions are numbers, not {str(partitions)[:40]!r}") from None
     if not numbers:
         raise InvalidRequest("name at least one partition, or None for all")
-    if wrong := [one for one in numbers if not _is_number(one)]:
+    if wrong := [one for one in numbers if type(one) is not int]:
         raise InvalidRequest(f"a partition is a number, not {str(wrong[0])[:40]!r}")
     return tuple(sorted(set(numbers)))
-
-
-def check_start(start: Start) -> int:
-    """The id after which `start` begins, or LATEST. Raises InvalidRequest when it is none of the four kinds."""
-    if isinstance(start, str) and start in ("earliest", "latest"):
-        return EARLIEST if start == "earliest" else LATEST
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise InvalidRequest(f"the start {start} has no time zone: use datetime.now(UTC) or .astimezone()")
-        return min(max(first_id_at(_up_to_ms(start)) - 1, EARLIEST), ID_MAX - 1)
-    if isinstance(start, str):
-        start = MessageId.parse(start)
-    if not _is_number(start) or not 0 <= start <= ID_MAX:
-        raise InvalidRequest(f'{str(start)[:40]!r} is no start: use "earliest", "latest", a message id or a datetime')
-    return max(start - 1, EARLIEST)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _up_to_ms(time: datetime) -> int:
-    seconds = time.replace(microsecond=0).timestamp()
-    return int(seconds) * 1000 + -(-time.microsecond // 1000)
 
 
 def partitions_of(request: Request, queue: QueueRecord) -> tuple[int, ...]:
@@ -141,8 +110,11 @@ def new_record(
         for number in partitions_of(request, queue)
     }
     return SubscriptionRecord(
-        name=name, queue=queue.name, generation=queue.generation, starts=starts, topics=request.topics,
+        name=name, queue=queue.name, generation=queue.generation, starts=starts,
+        topics=kept(request.topics, () if found is None else found.topics),
+        filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
+        moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
         released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip

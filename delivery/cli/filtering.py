@@ -1,0 +1,127 @@
+"""`hoot subscription update` and `explain`: what a subscription takes, and why it took a message or did not.
+
+The JSON form of an explanation is `{queue, subscription, message, explanations}`, and per partition that holds a
+message of that id `{partition, topic, taken, refused_by, acknowledged, rules}`. A rule and each of its parts is
+`{text, value, error, parts}`; `value` is null where it could not be evaluated, and `error` says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from delivery.cli import options
+from delivery.cli.output import show_json
+
+if TYPE_CHECKING:
+    from delivery.client import Explained
+    from delivery.filters.explaining import Part
+
+NoFilter = Annotated[bool, typer.Option("--no-filter", help="Take the filter away.")]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Take messages of all topics.")]
+MessageOption = Annotated[str, typer.Option("--message", metavar="ID", help="The message's id.", show_default=False)]
+Partition = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, metavar="N", show_default="all that hold it", help="Of the message."),
+]
+
+_REASONS = {
+    "partition": "the subscription does not read this partition",
+    "start": "the subscription began behind it",
+    "topics": "its topic is none of the subscription's",
+    "filter": "the filter does not hold for it",
+}
+
+
+def update(
+    queue: options.QueueName,
+    name: options.SubscriptionName,
+    *,
+    topics: options.Topics = None,
+    all_topics: AllTopics = False,
+    filter: options.Filter = None,
+    no_filter: NoFilter = False,
+    dry_run: options.DryRun = False,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Change what a subscription takes; a running delivery follows at once. What is not named stays.
+
+    With --json: {queue, subscription, updated, topics, filter}.
+    """
+    from delivery.client import connect
+    from delivery.filters import KEEP
+
+    if (topics and all_topics) or (filter is not None and no_filter):
+        raise typer.BadParameter("an option and its opposite: give one of them")
+    if not topics and not all_topics and filter is None and not no_filter:
+        raise typer.BadParameter("nothing to change: give --topic, --all-topics, --filter or --no-filter")
+    new_topics = None if all_topics else topics or KEEP
+    new_filter = None if no_filter else KEEP if filter is None else filter
+    with connect(zookeeper) as client:
+        now = client.update_subscription(queue, name, topics=new_topics, filter=new_filter, dry_run=dry_run)
+    if as_json:
+        rule = None if now.filter is None else msgspec.json.decode(now.filter)
+        done = {"queue": queue, "subscription": name, "updated": not dry_run}
+        show_json({**done, "topics": list(now.topics), "filter": rule})
+        return
+    says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}"
+    print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
+
+
+def explain(
+    queue: options.QueueName,
+    name: options.SubscriptionName,
+    *,
+    message: MessageOption,
+    partition: Partition = None,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say which rule of a subscription takes or refuses a message: each part of its filter, with its value.
+
+    An id may be that of one message in each partition. Told is what holds by the preferences as they are now.
+    """
+    from delivery.client import connect
+    from delivery.ids import MessageId
+
+    number = MessageId.parse(message)
+    with connect(zookeeper) as client:
+        found = client.explain(queue, name, number, partition)
+    if as_json:
+        explanations = [_fields(one) for one in found]
+        show_json({"queue": queue, "subscription": name, "message": str(number), "explanations": explanations})
+        return
+    for one in found:
+        _print(one)
+
+
+def _fields(found: Explained) -> dict[str, Any]:
+    return {
+        "partition": found.message.partition,
+        "topic": found.message.topic,
+        "taken": found.refused_by is None,
+        "refused_by": found.refused_by,
+        "acknowledged": found.acknowledged,
+        "rules": [msgspec.to_builtins(rule) for rule in found.rules],
+    }
+
+
+def _print(found: Explained) -> None:
+    message = found.message
+    outcome = "taken" if found.refused_by is None else f"refused: {_REASONS[found.refused_by]}"
+    past = "; the subscription is past it" if found.acknowledged else ""
+    print(f"message {message.id} in partition {message.partition}: {outcome}{past}")
+    for rule in found.rules:
+        _print_part(rule, 1)
+
+
+def _print_part(part: Part, level: int) -> None:
+    value = f"fails: {part.error}" if part.error is not None else msgspec.json.encode(part.value).decode()
+    if len(value) > 200:
+        value = f"{value[:200]}…"
+    print(f"{'  ' * level}{part.text}  →  {value}")
+    for below in part.parts:
+        _print_part(below, level + 1)

@@ -1,0 +1,93 @@
+"""What a subscription takes: changing it while it runs, and telling why a message was taken or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from delivery.batch import headers_in, open_batch
+from delivery.client.calls import Calls
+from delivery.errors import InvalidRequest
+from delivery.filters import FilterGiven, TopicsGiven, filter_asked, kept, topics_asked
+from delivery.filters.explaining import Part, explain, row_of
+from delivery.filters.filter import rules_of
+from delivery.ids import MessageId
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import SubscriptionRecord
+from delivery.model import Message, check_partition
+from delivery.rpc.protocol import load_idl
+
+Refusal = Literal["partition", "start", "topics", "filter"]
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why a subscription takes a message, or does not, by its preferences as they are now."""
+
+    message: Message
+    refused_by: Refusal | None
+    """`partition`: it does not read this one; `start`: it began behind the message. None when it takes the message."""
+    acknowledged: bool
+    """Whether the subscription is past it: what is changed now counts for it no more."""
+    rules: tuple[Part, ...]
+    """Its topics and its filter, all of which must hold, and what their parts came to."""
+
+
+def change(topics: TopicsGiven, filter_: FilterGiven) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
+    """How to change the preferences of a subscription. Raises InvalidRequest."""
+    wanted_topics, wanted_filter = topics_asked(topics), filter_asked(filter_)
+    return lambda record: msgspec.structs.replace(
+        record, topics=kept(wanted_topics, record.topics), filter=kept(wanted_filter, record.filter)
+    )
+
+
+class Filtering:
+    """Over one catalog and the region hosts. Thread-safe; closes nothing."""
+
+    def __init__(self, catalog: Catalog, calls: Calls) -> None:
+        self._catalog, self._calls = catalog, calls
+        self._read_request = load_idl("delivery").ReadRequest
+
+    def explain(self, record: SubscriptionRecord, number: int, partition: int | None) -> list[Explained]:
+        """See Client.explain."""
+        partitions = self._catalog.queue(record.queue).settings.partitions
+        asked: Iterable[int] = range(partitions)
+        if partition is not None:
+            asked = (check_partition(partition, partitions, record.queue),)
+        states = self._catalog.states(record.queue, record.name)
+        found = [message for one in asked if (message := self._read(record.queue, one, number)) is not None]
+        if not found:
+            place = f"queue {record.queue!r} holds" if partition is None else f"{record.queue}/{partition} holds"
+            raise InvalidRequest(
+                f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
+            )
+        return [
+            explained(record, one, states[one.partition].position if one.partition in states else 0) for one in found
+        ]
+
+    def _read(self, queue: str, partition: int, number: int) -> Message | None:
+        request = self._read_request(
+            queue=queue, partition=partition, after=number - 1, upTo=number, topics=[], bytesMax=1, waitMs=0
+        )
+        data = self._calls.call(queue, partition, "read", request).batches
+        for at, header in headers_in(data):
+            for message in open_batch(data[at : at + header.length], header).messages(queue, number - 1):
+                return message if message.number == number else None
+        return None
+
+
+def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:
+    """Why a subscription takes a message or not; `position` is how far it has come in its partition."""
+    row = row_of(message)
+    rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
+    refused: Refusal | None = None
+    if message.partition not in record.starts:
+        refused = "partition"
+    elif message.number <= record.starts[message.partition]:
+        refused = "start"
+    elif record.topics and not rules[0].value:
+        refused = "topics"
+    elif record.filter is not None and not rules[-1].value:
+        refused = "filter"
+    return Explained(message, refused, message.number <= position, rules)

@@ -1,0 +1,15 @@
+"""HBase through its Thrift gateways: the one place that knows happybase.
+
+Who does what: `gateways` decides which gateway is asked next, `pool` keeps connections to them, `errors` says what a
+failure means, `tables` has the calls, `admin` makes tables in several regions. Everything here is blocking and
+thread-safe.
+"""
+
+from __future__ import annotations
+
+from delivery.hbase.admin import Admin
+from delivery.hbase.errors import NoTable
+from delivery.hbase.gateways import parse_gateways
+from delivery.hbase.tables import Cells, Row, Tables
+
+__all__ = ["Admin", "Cells", "NoTable", "Row", "Tables", "parse_gateways"]

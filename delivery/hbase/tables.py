@@ -1,0 +1,200 @@
+"""The calls to HBase that Hoot needs, each with its deadline and with what may be said after a failure.
+
+Everything but `check_and_put` gives the same result when it is done twice, so it is asked again, of another gateway
+where there is one, until the deadline: puts overwrite cells with the same bytes, scans and gets read, and a table that
+is already there, or gone, is what was wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import tenacity
+from happybase.batch import BatchMutation, Mutation
+
+from delivery.errors import HootError, StorageUnavailable, UnknownOutcome
+from delivery.hbase.errors import Lost, NoTable, Passing, TableExists, Unreached
+from delivery.hbase.gateways import Address
+from delivery.hbase.pool import Pool
+
+CALL_SECONDS: Final = 30.0
+"""A region server that dies stalls its regions for 9 to 14 s, and a gateway waits for that without a word."""
+CONNECTIONS_MAX: Final = 16
+REQUEST_BYTES: Final = 1024 * 1024
+"""Puts are cut into requests of about this size. A gateway takes 2 MiB in a frame unless it is set up for more."""
+CELL_OVERHEAD: Final = 64
+"""What a cell takes in a request beside its row, column and value."""
+SCAN_ROWS: Final = 1000
+
+Cells = dict[bytes, bytes]
+"""Values by column, `family:qualifier`."""
+Row = tuple[bytes, Cells]
+_T = TypeVar("_T")
+_TTL: Final = b"_ttl"
+"""The attribute of HBase's own client for the life of the cells of a put, in ms as eight big-endian bytes."""
+_FAMILY: Final = {"max_versions": 1, "bloom_filter_type": "ROW", "block_cache_enabled": True}
+
+
+class Tables:
+    """HBase's tables. Thread-safe; close it when done.
+
+    Every method raises StorageUnavailable when HBase cannot do it in time, NoTable when the table is not there, and
+    InvalidRequest for what HBase will never take.
+    """
+
+    def __init__(
+        self, gateways: Sequence[Address], *, connections_max: int = CONNECTIONS_MAX, call_seconds: float = CALL_SECONDS
+    ) -> None:
+        self._pool = Pool(gateways, connections_max=connections_max, call_seconds=call_seconds)
+        self._call_seconds = call_seconds
+
+    def names(self) -> list[str]:
+        """Every table."""
+        return [name.decode() for name in self._again(lambda connection: connection.tables())]
+
+    def families(self, table: str) -> set[str]:
+        """The column families of a table."""
+        return {name.decode() for name in self._again(lambda connection: connection.table(table).families())}
+
+    def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
+        """Make a table; one of that name may be there, or another host may be about to make it."""
+        made = {name: {**_FAMILY, "compression": compression} for name in families}
+
+        with contextlib.suppress(TableExists):
+            self._again(lambda connection: connection.create_table(table, made))
+
+    def wait_open(self, table: str) -> None:
+        """Return when a table that was made is open. Raises NoTable when it is not there after all."""
+
+        def look(connection: Any) -> None:
+            if not connection.is_table_enabled(table):
+                raise Passing(f"the table {table} is not open yet")
+
+        self._ask(look, Unreached, Lost, Passing, NoTable)
+
+    def drop(self, table: str) -> None:
+        """Delete a table with all that is in it; it may be gone already."""
+
+        def drop(connection: Any) -> None:
+            if connection.is_table_enabled(table):
+                connection.disable_table(table)
+            connection.delete_table(table)
+
+        with contextlib.suppress(NoTable):
+            if table in self.names():
+                self._again(drop)
+
+    def get(self, table: str, row: bytes, columns: Sequence[bytes]) -> Cells:
+        """Some cells of a row; without those that are not there."""
+        return self._again(lambda connection: connection.table(table).row(row, columns))
+
+    def get_all(self, table: str, rows: Sequence[bytes], columns: Sequence[bytes]) -> dict[bytes, Cells]:
+        """The same of several rows; without those that have none of the cells."""
+        return self._again(lambda connection: dict(connection.table(table).rows(rows, columns)))
+
+    def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
+        """Put rows, in as few requests as fit. Each row is put as a whole; of several rows any part may be there
+        after an error. `ttl_ms` is the life of these cells, counted from when HBase takes them.
+        """
+        attributes = {} if ttl_ms is None else {_TTL: struct.pack(">q", ttl_ms)}
+        for part in _requests(rows):
+            batches = [
+                BatchMutation(row=row, mutations=[Mutation(column=c, value=v) for c, v in cells.items()])
+                for row, cells in part
+            ]
+            self._mutate(table, batches, attributes)
+
+    def erase(self, table: str, rows: Sequence[bytes], families: Sequence[str]) -> None:
+        """Delete the cells of some families from rows."""
+        for at in range(0, len(rows), SCAN_ROWS):
+            batches = [
+                BatchMutation(row=row, mutations=[Mutation(isDelete=True, column=name.encode()) for name in families])
+                for row in rows[at : at + SCAN_ROWS]
+            ]
+            self._mutate(table, batches, {})
+
+    def check_and_put(
+        self, table: str, row: bytes, check: tuple[bytes, bytes | None], column: bytes, value: bytes
+    ) -> bool:
+        """Put one cell if another cell of that row (or the same) has this value, or is absent for None.
+
+        Raises UnknownOutcome when the answer was lost: read what is there.
+        """
+        checked, expected = check
+
+        def put(connection: Any) -> bool:
+            change = Mutation(column=column, value=value)
+            return bool(connection.client.checkAndPut(table.encode(), row, checked, expected, change, {}))
+
+        try:
+            return self._ask(put, Unreached)
+        except (NoTable, Unreached):
+            raise
+        except StorageUnavailable as error:  # the gateway's own call to HBase may have been lost as well
+            raise UnknownOutcome(error.message) from error
+
+    def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        columns: Sequence[bytes],
+        *,
+        limit: int | None = None,
+        rows_at_once: int = SCAN_ROWS,
+        keys_only: bool = False,
+    ) -> list[Row]:
+        """The rows from `start` up to but without `stop` that have any of `columns`.
+
+        A column is `family:qualifier`, or `family` without a colon for all of a family.
+
+        They are all held in memory: `limit` or the bounds must see to that. `rows_at_once` is what a gateway gathers
+        for one answer; with `keys_only` the values are left out.
+        """
+        only = "KeyOnlyFilter()" if keys_only else None
+        at_once = min(rows_at_once, limit or rows_at_once)
+
+        def scan(connection: Any) -> list[Row]:
+            found = connection.table(table).scan(
+                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=only
+            )
+            return list(found)
+
+        return self._again(scan)
+
+    def close(self) -> None:
+        """Close the connections. Closing twice is fine."""
+        self._pool.close()
+
+    def _mutate(self, table: str, batches: list[Any], attributes: Cells) -> None:
+        self._again(lambda connection: connection.client.mutateRows(table.encode(), batches, attributes))
+
+    def _again(self, work: Callable[[Any], _T]) -> _T:
+        """Do what may be done twice, until it was done or the deadline is over."""
+        return self._ask(work, Unreached, Lost, Passing)
+
+    def _ask(self, work: Callable[[Any], _T], *again: type[HootError]) -> _T:
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(again),
+            stop=tenacity.stop_after_delay(self._call_seconds),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+            reraise=True,
+        )
+        found: _T = retrying(self._pool.call, work)
+        return found
+
+
+def _requests(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows in runs of about REQUEST_BYTES; a larger row stands alone."""
+    start = size = 0
+    for at, (row, cells) in enumerate(rows):
+        here = sum(len(column) + len(value) + CELL_OVERHEAD for column, value in cells.items()) + len(row)
+        if size + here > REQUEST_BYTES and at > start:
+            yield rows[start:at]
+            start, size = at, 0
+        size += here
+    if start < len(rows):
+        yield rows[start:]

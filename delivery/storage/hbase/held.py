@@ -1,0 +1,112 @@
+"""What a partition holds, as its owner knows it and as checkpoints keep it. Values and arithmetic, no I/O."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+
+import msgspec
+
+from delivery.batch import Header
+from delivery.storage.base import Bounds
+from delivery.storage.hbase.heads import Head
+from delivery.storage.sealed import EpochIds
+
+_first_id = attrgetter("first_id")
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A place between batches."""
+
+    id: int = 0
+    """The lowest id that may be read."""
+    messages: int = 0
+    """Messages before it, of all times."""
+    bytes: int = 0
+    """Bytes of batches before it, of all times."""
+
+
+class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ids that count, and the sums over everything stored in the partition's life."""
+
+    ranges: tuple[EpochIds, ...] = ()
+    """What each epoch stored, rising: a row counts when its epoch's range has its id, and only then."""
+    last_base: int = 0
+    """The base id of the last batch."""
+    last_id: int = 0
+    """The watermark."""
+    messages: int = 0
+    bytes: int = 0
+    kept: Mark = Mark()
+    """What lies before this was trimmed."""
+
+    def plus(self, header: Header) -> Held:
+        """With one more batch at its end."""
+        epoch, ranges = header.epoch, self.ranges
+        first_id = header.base_id
+        if ranges and ranges[-1].epoch == epoch:
+            first_id = ranges[-1].first_id
+            ranges = ranges[:-1]
+        return Held(
+            (*ranges, EpochIds(epoch, first_id, header.last_id)), header.base_id, header.last_id,
+            self.messages + header.count, self.bytes + header.length, self.kept,
+        )  # fmt: skip
+
+    def trimmed(self, kept: Mark) -> Held:
+        """With nothing before `kept`."""
+        ranges = tuple(one for one in self.ranges if one.last_id >= kept.id)
+        return msgspec.structs.replace(self, ranges=ranges, kept=kept)
+
+    def counts(self, header: Header) -> bool:
+        """Whether a batch found in the table is one of those held."""
+        place = bisect_right(self.ranges, header.base_id, key=_first_id) - 1
+        if place < 0 or header.base_id < self.kept.id:
+            return False
+        return self.ranges[place].epoch == header.epoch and header.last_id <= self.ranges[place].last_id
+
+    def head_after(self, header: Header, *, expires: bool, confirmed: int) -> Head:
+        """The head that a batch behind the last one gets."""
+        return Head(header, self.last_base, self.last_id, confirmed, self.messages, self.bytes, expires)
+
+    @property
+    def end(self) -> Mark:
+        """The place behind everything."""
+        return Mark(self.last_id + 1, self.messages, self.bytes)
+
+    def bounds(self) -> Bounds:
+        """As `MessageStore.bounds` gives it."""
+        first = max(self.kept.id, self.ranges[0].first_id) if self.ranges else 0
+        return Bounds(first, self.last_id, self.messages - self.kept.messages, self.bytes - self.kept.bytes)
+
+    def sealed(self, epoch: int) -> tuple[EpochIds, ...]:
+        """What epochs below `epoch` left, as far as it is there still."""
+        return tuple(
+            EpochIds(one.epoch, max(one.first_id, self.kept.id), one.last_id)
+            for one in self.ranges
+            if one.epoch < epoch
+        )
+
+    def rank(self, message_id: int, following: Head | None) -> int:
+        """How many messages of all times have an id up to `message_id`, for one that is not before `kept`.
+
+        `following` is the first head whose base is above it, None behind the last base.
+        """
+        last, base, before = self.last_id, self.last_base, self.messages
+        if following is not None:
+            last, base, before = following.previous_last, following.previous_base, following.messages_before
+        return before - (last - message_id) if last > message_id and base >= self.kept.id else before
+
+
+def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:
+    """The batches of `epoch` that follow `last_id` without a hole; rows of other epochs do not count.
+
+    The writer of an epoch goes on only after a group is stored, so a hole is a part of a group that never arrived, and
+    nothing behind it was acknowledged.
+    """
+    for head in heads:
+        if head.header.epoch == epoch and head.header.base_id > last_id:
+            if head.previous_last != last_id:
+                return
+            yield head
+            last_id = head.header.last_id

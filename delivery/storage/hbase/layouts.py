@@ -1,0 +1,151 @@
+"""How the messages of a batch lie in rows: each in a row of its own, or the batch as it is in one cell.
+
+`rows` is what a plain scan of HBase shows and filters: a row per message, its topic the qualifier, its body the value.
+It costs Python per message, which `batches` does not. Heads, fencing, reading and counting are the same in both.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from delivery.batch import Header, open_batch, peek
+from delivery.batch.encode import Columns, assemble
+from delivery.errors import CorruptRecord
+from delivery.hbase import Cells, Row, Tables
+from delivery.storage.base import Append
+from delivery.storage.hbase import keys
+from delivery.storage.hbase.heads import Head
+
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""HBase takes cells of 10 MiB; a larger batch goes on in a second one."""
+GATHER_BYTES: Final = 4 * 1024 * 1024
+"""About what a gateway gathers for one answer of a scan."""
+SCAN_ROWS_MAX: Final = 2000
+
+
+class Incomplete(CorruptRecord):
+    """Not all rows of a batch are there."""
+
+
+class LaidOut(Protocol):
+    """One of the layouts."""
+
+    def prepare(self, item: Append) -> tuple[Header, list[Row]]:
+        """The header under which a batch will be read, and its rows without the head, the first message's first."""
+
+    def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
+        """The batches of some heads that follow one another. Raises Incomplete, CorruptRecord."""
+
+
+class Rows:
+    """A row per message."""
+
+    def prepare(self, item: Append) -> tuple[Header, list[Row]]:
+        """See `LaidOut.prepare`. The header is that of the batch as reading will pack it.
+
+        A publisher may have packed the same messages in another way, with a dictionary in another order for one.
+        """
+        batch = open_batch(item.batch, item.header)
+        columns = batch.columns()
+        header = peek(_pack(columns, item.header))
+        assert header is not None
+        partition, epoch = item.key.partition, item.epoch
+        rows: list[Row] = []
+        for number, topic, key, block, body in zip(
+            batch.ids(), columns.topics, columns.keys, columns.blocks, columns.bodies, strict=True
+        ):
+            cells = {keys.BODY + topic.encode("ascii"): body}
+            if key is not None:
+                cells[keys.KEY] = key
+            if block:
+                cells[keys.HEADERS] = block
+            rows.append((keys.message_row(partition, number, epoch), cells))
+        return header, rows
+
+    def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
+        """See `LaidOut.load`."""
+        found = iter(_scan(tables, table, heads))
+        batches = []
+        ahead = next(found, None)
+        for head in heads:
+            mine: list[Cells] = []
+            while ahead is not None:
+                number, epoch = _place(ahead[0])
+                if number > head.header.last_id:
+                    break
+                if epoch == head.header.epoch and number >= head.header.base_id:
+                    mine.append(ahead[1])
+                ahead = next(found, None)
+            batches.append(_repack(head.header, mine))
+        return batches
+
+
+class Batches:
+    """A cell per batch."""
+
+    def prepare(self, item: Append) -> tuple[Header, list[Row]]:
+        """See `LaidOut.prepare`."""
+        pieces = range(0, len(item.batch), PIECE_BYTES)
+        cells = {
+            keys.PACKED + (b"%d" % number if number else b""): item.batch[at : at + PIECE_BYTES]
+            for number, at in enumerate(pieces)
+        }
+        return item.header, [(keys.message_row(item.key.partition, item.header.base_id, item.epoch), cells)]
+
+    def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
+        """See `LaidOut.load`."""
+        found = dict(_scan(tables, table, heads))
+        batches = []
+        for head in heads:
+            header = head.header
+            cells = found.get(keys.message_row(header.partition, header.base_id, header.epoch), {})
+            data = b"".join(cells[column] for column in sorted(cells))
+            if not data:
+                raise Incomplete(f"the batch of {header.base_id} is not there")
+            open_batch(data, header)
+            batches.append(data)
+        return batches
+
+
+def _scan(tables: Tables, table: str, heads: Sequence[Head]) -> list[Row]:
+    first, last = heads[0].header, heads[-1].header
+    messages, size = sum(head.header.count for head in heads), sum(head.header.length for head in heads)
+    at_once = min(SCAN_ROWS_MAX, max(1, GATHER_BYTES * messages // size))
+    start = keys.from_id(first.partition, first.base_id)
+    stop = keys.from_id(last.partition, last.last_id + 1)
+    return tables.scan(table, start, stop, [keys.MESSAGES], rows_at_once=at_once)
+
+
+def _place(row: bytes) -> tuple[int, int]:
+    try:
+        return keys.id_and_epoch(row)
+    except struct.error as error:
+        raise CorruptRecord(f"the row {row[:40].hex()} is none of a message") from error
+
+
+def _repack(header: Header, rows: Sequence[Cells]) -> bytes:
+    """The batch of a header from its rows. Raises Incomplete, CorruptRecord."""
+    if len(rows) != header.count:
+        raise Incomplete(f"the batch of {header.base_id} has {header.count} messages, and {len(rows)} are there")
+    topics, bodies = zip(*(_topic_and_body(cells) for cells in rows), strict=True)
+    blocks = [cells.get(keys.HEADERS, b"") for cells in rows]
+    data = _pack(Columns(topics, [cells.get(keys.KEY) for cells in rows], blocks, bodies), header)
+    if peek(data) != header:
+        raise CorruptRecord(f"the messages of the batch of {header.base_id} are not those that were stored")
+    return data
+
+
+def _topic_and_body(cells: Cells) -> tuple[str, bytes]:
+    named = [column for column in cells if column not in (keys.KEY, keys.HEADERS)]
+    if len(named) != 1 or not named[0].isascii():
+        raise CorruptRecord(f"a row of a message has the columns {sorted(cells)!r:.200}")
+    return named[0][len(keys.BODY) :].decode("ascii"), cells[named[0]]
+
+
+def _pack(columns: Columns, header: Header) -> bytes:
+    return assemble(
+        columns, header.partition, base_id=header.base_id, epoch=header.epoch, producer_id=header.producer_id,
+        producer_sequence=header.producer_sequence, span=header.span,
+    )  # fmt: skip

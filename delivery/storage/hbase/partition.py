@@ -1,0 +1,255 @@
+"""One partition under one epoch: what its owner knows of it, writing behind it, reading it, and its retention."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from delivery.batch import Header
+from delivery.batch.select import Refuses
+from delivery.errors import CorruptRecord, Fenced, HootError, StorageUnavailable
+from delivery.hbase import Row
+from delivery.model import QueueSettings
+from delivery.storage.base import Append, Bounds, Chunk, PartitionState
+from delivery.storage.hbase import keys, records
+from delivery.storage.hbase.heads import Head
+from delivery.storage.hbase.held import Held, Mark
+from delivery.storage.hbase.layouts import Incomplete
+from delivery.storage.hbase.opening import laid_out, save
+from delivery.storage.hbase.place import Place
+from delivery.storage.hbase.records import Checkpoint, Owner
+from delivery.storage.order import assert_in_order
+from delivery.storage.retention import oldest_kept_id
+
+CHECKPOINT_BATCHES: Final = 1000
+"""Batches between two checkpoints: as many heads are read when the partition is opened after a crash."""
+EXPIRY_MARGIN_MS: Final = 3_600_000
+"""HBase removes cells so long after the queue's own time for them: until then retention and openings find them."""
+
+_log = logging.getLogger(__name__)
+
+
+class Partition:
+    """A partition that this store owns until it is fenced or broken.
+
+    `plan`, `confirm`, `fail`, `trim` and `close` are called by one thread at a time (the store has a lock for it);
+    `read`, `bounds` and `count` by any.
+    """
+
+    def __init__(self, place: Place, owner: Owner, found: Checkpoint) -> None:
+        self.place, self.owner, self.epoch = place, owner, owner.epoch
+        self.broken: HootError | None = None
+        """Why nothing more can be written until it is opened under a newer epoch."""
+        self._held = found.held
+        self._producers = found.memory()
+        self._layout = laid_out(owner.layout)
+        self._ttl_seconds: float | None = None
+        """Only what `trim` said last: a queue's settings may change while nobody tells the store."""
+        self._planned: list[tuple[Header, Held]] = []
+        self._since_checkpoint = 0
+        self._oldest: Head | None = None
+        """The first head that retention left, so that the next look at it costs no scan."""
+        self._erased_below = 0
+
+    def state(self) -> PartitionState:
+        """What opening found out."""
+        return PartitionState(self._held.last_id, self._producers.snapshot(), self._held.sealed(self.epoch))
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """The life of the cells that are put now."""
+        return None if self._ttl_seconds is None else round(self._ttl_seconds * 1000) + EXPIRY_MARGIN_MS
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def plan(self, batches: Sequence[Append]) -> list[Row]:
+        """The rows of some batches, to be put behind what is held; they count only after `confirm`.
+
+        Raises what broke the partition.
+        """
+        if self.broken is not None:
+            raise type(self.broken)(self.broken.message)
+        assert_in_order(batches, self._held.last_id)
+        rows: list[Row] = []
+        held, expires = self._held, self._ttl_seconds is not None
+        self._planned = []
+        for item in batches:
+            header, made = self._layout.prepare(item)
+            head = held.head_after(header, expires=expires, confirmed=self._held.last_id)
+            row, cells = made[0]
+            made[0] = (row, {keys.HEAD: head.pack(), **cells})
+            rows += made
+            held = held.plus(header)
+            self._planned.append((header, held))
+        return rows
+
+    def confirm(self, owner: bytes | None) -> int:
+        """Count what was planned and put, if the cell that was read after that is still this owner's.
+
+        How many of the batches are stored for good: when a newer epoch came in between, its seal tells. Raises
+        StorageUnavailable when that owner has not sealed yet.
+        """
+        if owner == records.encode(self.owner):
+            stored = len(self._planned)
+        else:
+            stored = self._count_sealed()
+            self.broken = Fenced(f"{self.place.key} has a newer epoch than {self.epoch}")
+        self._publish(stored)
+        return stored
+
+    def fail(self, error: HootError) -> HootError:
+        """Nobody knows what of the planned batches was put: accept nothing more. The error to answer with."""
+        if isinstance(error, Fenced):
+            self.broken = error
+        elif self.broken is None:
+            self.broken = StorageUnavailable(f"cannot write to {self.place.key}: {error.message}")
+            _log.error("%s; it accepts nothing more until it is opened anew", self.broken.message)
+        return self.broken
+
+    def close(self) -> None:
+        """Leave a checkpoint, so that the next opening has nothing to follow. Fine for who was fenced or broken."""
+        if self._since_checkpoint and self.broken is None:
+            try:
+                self._checkpoint(self._held)
+            except HootError as error:
+                _log.info("%s was released without a checkpoint: %s", self.place.key, error)
+
+    def _publish(self, count: int) -> None:
+        for header, held in self._planned[:count]:
+            self._producers.note(header)
+            self._held = held
+        self._planned = []
+        self._since_checkpoint += count
+        if self._since_checkpoint >= CHECKPOINT_BATCHES and self.broken is None:
+            try:
+                self._checkpoint(self._held)
+            except HootError as error:
+                _log.warning("%s", error)
+
+    def _checkpoint(self, held: Held) -> None:
+        try:
+            save(self.place, self.owner, records.checkpoint(self.epoch, held, self._producers))
+        except HootError as error:
+            self.fail(error)
+            raise
+        self._since_checkpoint = 0
+
+    def _count_sealed(self) -> int:
+        """How many of the planned batches a newer owner's seal includes."""
+        place = self.place
+        cell = place.tables.get(place.table, place.row, [keys.CHECKPOINT]).get(keys.CHECKPOINT)
+        sealed = None if cell is None else records.decode_checkpoint(cell)
+        if sealed is None or sealed.epoch <= self.epoch:
+            raise StorageUnavailable(f"no seal of a newer epoch of {place.key} tells what counts of this one's writes")
+        if self._planned and sealed.held.kept.id > self._planned[0][0].base_id:
+            raise StorageUnavailable(f"{place.key} was trimmed by a newer owner: what counted is gone")
+        counted = [sealed.held.counts(header) for header, _ in self._planned]
+        return counted.index(False) if False in counted else len(counted)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:  # noqa: ARG002
+        """See `MessageStore.read`; nothing is left out."""
+        while True:
+            held = self._held
+            if after >= held.last_id or held.messages == held.kept.messages:
+                return None
+            heads = self._fitting(held, max(after + 1, held.kept.id), bytes_max)
+            try:
+                if not heads:
+                    raise Incomplete("a batch that counts is not there")
+                batches = self._layout.load(self.place.tables, self.place.table, heads)
+            except Incomplete as error:
+                if self._held is held:
+                    self._explain(error)
+                continue
+            except CorruptRecord as error:
+                raise CorruptRecord(f"{self.place.key}: {error.message}") from error
+            return Chunk(b"".join(batches), tuple(head.header for head in heads))
+
+    def bounds(self) -> Bounds:
+        """See `MessageStore.bounds`."""
+        return self._held.bounds()
+
+    def count(self, after: int, until: int) -> int:
+        """See `MessageStore.count`."""
+        held = self._held
+        return self._rank(held, until) - self._rank(held, after) if until > after else 0
+
+    def _rank(self, held: Held, message_id: int) -> int:
+        if message_id < held.kept.id:
+            return held.kept.messages
+        if message_id >= held.last_id:
+            return held.messages
+        following = next(self.place.counting(held, message_id + 1, page=1), None)
+        return held.rank(message_id, following)
+
+    def _fitting(self, held: Held, first_id: int, bytes_max: int) -> list[Head]:
+        """The heads of the batches from the one that has `first_id` on, or follows it, as many as fit."""
+        heads = self.place.counting(held, min(first_id, held.last_base))
+        first = next(heads, None)
+        if first is not None and first.previous_last >= first_id and first.previous_base >= held.kept.id:
+            heads = self.place.counting(held, first.previous_base)
+            first = next(heads, None)
+        found = [] if first is None else [first]
+        room = bytes_max - sum(head.header.length for head in found)
+        for head in heads:
+            room -= head.header.length
+            if room < 0:
+                break
+            found.append(head)
+        return found
+
+    def _explain(self, error: Incomplete) -> None:
+        """Say why a batch that counts is not whole: a newer owner trimmed it, or it is damaged."""
+        owner = self.place.tables.get(self.place.table, self.place.row, [keys.OWNER]).get(keys.OWNER)
+        if owner != records.encode(self.owner):
+            raise Fenced(f"{self.place.key} has a newer owner, which trimmed it") from error
+        raise CorruptRecord(f"{self.place.key}: {error.message}") from error
+
+    # -- retention --------------------------------------------------------------------------------------------------
+
+    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+        """See `MessageStore.trim`; a batch is a segment here. Raises Fenced when a newer epoch owns the partition."""
+        self._ttl_seconds = settings.ttl_seconds
+        if self.broken is not None:
+            raise type(self.broken)(self.broken.message)
+        return self.drop(settings, now_ms)
+
+    def drop(self, settings: QueueSettings, now_ms: int) -> int:
+        """Drop what `settings` do not keep; the bytes freed."""
+        held = self._held
+        unlimited = settings.ttl_seconds is None and settings.retention_bytes is None
+        stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms)
+        if unlimited or stays or held.messages == held.kept.messages:
+            return 0
+        kept, by_itself = self._find_kept(held, settings, now_ms)
+        if kept.bytes > held.kept.bytes:
+            self._forget(held.trimmed(kept), by_itself=by_itself)
+        return kept.bytes - held.kept.bytes
+
+    def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int) -> tuple[Mark, bool]:
+        """From where on batches stay, and whether HBase removes all before that by itself."""
+        by_itself = True
+        for head in self.place.counting(held, held.kept.id):
+            if not _goes(head, held, settings, now_ms):
+                self._oldest = head
+                return Mark(head.header.base_id, head.messages_before, head.bytes_before), by_itself
+            by_itself &= head.expires
+        self._oldest = None
+        return held.end, by_itself
+
+    def _forget(self, held: Held, *, by_itself: bool) -> None:
+        self._checkpoint(held)
+        self._held = held
+        if not by_itself:
+            self.place.erase(self._erased_below, held.kept.id)
+            self._erased_below = held.kept.id
+
+
+def _goes(head: Head, held: Held, settings: QueueSettings, now_ms: int) -> bool:
+    """Whether the oldest batch is too old, or the partition too large with it."""
+    limit = settings.retention_bytes
+    too_old = head.header.last_id < oldest_kept_id(settings, now_ms)
+    return too_old or (limit is not None and held.bytes - head.bytes_before > limit)

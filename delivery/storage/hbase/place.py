@@ -1,0 +1,72 @@
+"""One partition's place in HBase: its table, its row, and walking over the heads of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from delivery.errors import CorruptRecord
+from delivery.hbase import Tables
+from delivery.storage.base import PartitionKey
+from delivery.storage.hbase import heads, keys
+from delivery.storage.hbase.heads import Head
+from delivery.storage.hbase.held import Held
+
+PAGE: Final = 64
+"""Heads asked for at once; some 250 bytes each on the wire."""
+ERASE_PAGE: Final = 1000
+
+
+class Place(NamedTuple):
+    """A partition's place."""
+
+    tables: Tables
+    table: str
+    key: PartitionKey
+
+    @property
+    def row(self) -> bytes:
+        """The row of the partition itself."""
+        return keys.partition_row(self.key.partition)
+
+    def walk(self, from_id: int, until: int | None = None, page: int = PAGE) -> Iterator[Head]:
+        """The heads of all epochs with a base from `from_id` up to and with `until`, in the order of their ids.
+
+        Raises StorageUnavailable, CorruptRecord.
+        """
+        partition = self.key.partition
+        start = keys.from_id(partition, from_id)
+        stop = keys.partition_end(partition) if until is None else keys.from_id(partition, until + 1)
+        while start < stop:
+            rows = self.tables.scan(self.table, start, stop, [keys.HEAD], limit=page)
+            for row, cells in rows:
+                yield self._head(row, cells[keys.HEAD])
+            if len(rows) < page:
+                return
+            start = rows[-1][0] + b"\0"
+
+    def counting(self, held: Held, from_id: int, page: int = PAGE) -> Iterator[Head]:
+        """The heads of what is held with a base from `from_id` on."""
+        for head in self.walk(max(from_id, held.kept.id), held.last_id, page):
+            if held.counts(head.header):
+                yield head
+
+    def erase(self, from_id: int, below: int | None = None) -> None:
+        """Delete every row of every epoch from an id up to but without another."""
+        partition = self.key.partition
+        start = keys.from_id(partition, from_id)
+        stop = keys.partition_end(partition) if below is None else keys.from_id(partition, below)
+        families = [family.encode() for family in keys.FAMILIES]
+        while start < stop:
+            rows = self.tables.scan(self.table, start, stop, families, limit=ERASE_PAGE, keys_only=True)
+            self.tables.erase(self.table, [row for row, _ in rows], keys.FAMILIES)
+            if len(rows) < ERASE_PAGE:
+                return
+            start = rows[-1][0] + b"\0"
+
+    def _head(self, row: bytes, cell: bytes) -> Head:
+        head = heads.unpack(cell)
+        header = head.header
+        if row != keys.message_row(self.key.partition, header.base_id, header.epoch):
+            raise CorruptRecord(f"{self.key}: the head of the batch of {header.base_id} stands in another row")
+        return head

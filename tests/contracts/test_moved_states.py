@@ -1,0 +1,54 @@
+"""Moving a subscription's position by hand, over every MetaStore."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery.errors import BadVersion, CorruptRecord, UnknownPartition
+from delivery.metastore.managers.states import MoveState
+from delivery.metastore.managers.subscriptions import SubscriptionDataManager
+from delivery.metastore.tables.base import MetaStore
+from delivery.metastore.tables.values import Value
+from delivery.metastore.tables.versions import Version, Versioned
+from tests.metastore_managers import preferences, save, state
+from tests.metastore_tables import refused
+
+
+@pytest.fixture
+def subscriptions(metastore: MetaStore) -> SubscriptionDataManager:
+    return SubscriptionDataManager(metastore)
+
+
+def moved(manager: SubscriptionDataManager, position: int, moves: int = 1) -> object:
+    [outcome] = manager.move_states([MoveState(preferences(), 0, position, moves)])
+    return outcome.value if isinstance(outcome, Versioned) else type(outcome)
+
+
+def test_an_owner_saves_nothing_over_a_move_and_finds_it_when_it_begins_anew(
+    subscriptions: SubscriptionDataManager,
+) -> None:
+    held = subscriptions.save_state(save(150, subscriptions.take_state(preferences(), 0, 3).version, epoch=3))
+    assert moved(subscriptions, 40) == state(40, 3, moves=1)
+    assert refused(subscriptions.save_state, save(160, held, epoch=3)) is BadVersion
+    again = subscriptions.take_state(preferences(), 0, 3)
+    assert again.value == state(40, 3, moves=1)
+    assert subscriptions.take_state(preferences(), 0, 4).value == state(40, 4, moves=1)
+
+
+def test_a_position_that_no_owner_has_begun_with_can_be_moved(subscriptions: SubscriptionDataManager) -> None:
+    assert moved(subscriptions, 700) == state(700, 0, moves=1)
+    assert subscriptions.take_state(preferences(), 0, 1).value == state(700, 1, moves=1)
+
+
+def test_the_state_of_an_earlier_subscription_of_the_name_is_not_gone_on_with(
+    subscriptions: SubscriptionDataManager,
+) -> None:
+    subscriptions.take_state(preferences(created_ms=1), 0, 9)
+    assert moved(subscriptions, 40) == state(40, 0, moves=1)
+
+
+def test_what_cannot_be_moved_is_told_each_by_itself(metastore: MetaStore) -> None:
+    manager = SubscriptionDataManager(metastore)
+    metastore.create_scannable_table("states").put("q\x01s\x0100001", Value({"state": b"{}"}), Version.NEW)
+    outcomes = manager.move_states([MoveState(preferences(), at, 5, 1) for at in (0, 1, 7)])
+    assert [type(one) for one in outcomes] == [Versioned, CorruptRecord, UnknownPartition]

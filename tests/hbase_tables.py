@@ -1,0 +1,105 @@
+"""HBase's tables in memory, as far as the store looks at them, with the faults of a real one placed exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+
+from delivery.errors import HootError, UnknownOutcome
+from delivery.hbase import Cells, NoTable, Row, Tables
+
+Data = dict[str, dict[bytes, Cells]]
+
+
+class FakeTables(Tables):
+    """The calls of `Tables` over a dictionary that several of them may share. A row changes as a whole, as in HBase."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.lock = RLock()
+        self.rows_until_loss: int | None = None
+        """How many rows of the next put arrive, before the call fails."""
+        self.lost_answers = 0
+        """How many compare-and-sets are done without an answer."""
+        self.late: list[tuple[str, Row]] = []
+        """Rows of a put that was lost, on their way still."""
+        self.families_of: dict[str, set[str]] = {}
+
+    def names(self) -> list[str]:
+        return list(self.data)
+
+    def families(self, table: str) -> set[str]:
+        self._table(table)
+        return self.families_of.get(table, {"batch", "message"})
+
+    def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
+        self.data.setdefault(table, {})
+
+    def wait_open(self, table: str) -> None:
+        self._table(table)
+
+    def drop(self, table: str) -> None:
+        self.data.pop(table, None)
+
+    def get(self, table: str, row: bytes, columns: Sequence[bytes]) -> Cells:
+        return _chosen(self._table(table).get(row, {}), columns)
+
+    def get_all(self, table: str, rows: Sequence[bytes], columns: Sequence[bytes]) -> dict[bytes, Cells]:
+        found = {row: self.get(table, row, columns) for row in rows}
+        return {row: cells for row, cells in found.items() if cells}
+
+    def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
+        held = self._table(table)
+        arriving, self.rows_until_loss = self.rows_until_loss, None
+        for number, (row, cells) in enumerate(rows):
+            if arriving is not None and number >= arriving:
+                self.late += [(table, one) for one in rows[number:]]
+                raise HootError("the connection broke")
+            held.setdefault(row, {}).update(cells)
+
+    def arrive(self) -> None:
+        """What was on its way arrives."""
+        late, self.late, self.rows_until_loss = self.late, [], None
+        for table, row in late:
+            self.put(table, [row])
+
+    def erase(self, table: str, rows: Sequence[bytes], families: Sequence[str]) -> None:
+        held = self._table(table)
+        for row in rows:
+            left = {name: cell for name, cell in held[row].items() if name.split(b":")[0].decode() not in families}
+            if left:
+                held[row] = left
+            else:
+                del held[row]
+
+    def check_and_put(
+        self, table: str, row: bytes, check: tuple[bytes, bytes | None], column: bytes, value: bytes
+    ) -> bool:
+        with self.lock:
+            cells = self._table(table).get(row, {})
+            if cells.get(check[0]) != check[1]:
+                return False
+            self._table(table)[row] = {**cells, column: value}
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise UnknownOutcome("the answer was lost")
+        return True
+
+    def scan(
+        self, table: str, start: bytes, stop: bytes, columns: Sequence[bytes], *, limit: int | None = None,
+        rows_at_once: int = 1000, keys_only: bool = False,
+    ) -> list[Row]:  # fmt: skip
+        found = ((row, _chosen(cells, columns)) for row, cells in sorted(self._table(table).items()))
+        return [(row, cells) for row, cells in found if cells and start <= row < stop][:limit]
+
+    def close(self) -> None:
+        pass
+
+    def _table(self, table: str) -> dict[bytes, Cells]:
+        if table not in self.data:
+            raise NoTable(f"no table {table}")
+        return self.data[table]
+
+
+def _chosen(cells: Cells, columns: Sequence[bytes]) -> Cells:
+    return {name: cell for name, cell in cells.items() if name in columns or name.split(b":")[0] in columns}

@@ -1,0 +1,121 @@
+"""What a call through a gateway ends with when the gateway, or HBase behind it, does not do it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from happybase.connection import Connection
+from thriftpy2.thrift import TApplicationException, TException
+
+from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
+from delivery.hbase import Admin, NoTable, Tables
+from delivery.hbase.errors import Lost, Passing, TableExists, Unreached, refusal
+
+Address = tuple[str, int]
+SECONDS = 1.0
+
+
+class _Said(TException):
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+
+
+class IllegalArgument(_Said):
+    pass
+
+
+class AlreadyExists(_Said):
+    pass
+
+
+@pytest.fixture
+def deaf() -> Iterator[Address]:
+    """A gateway that takes every request and closes the connection without an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(1 << 16)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def nobody() -> Address:
+    """An address that refuses connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()  # type: ignore[no-any-return]
+
+
+def test_a_gateway_that_cannot_be_reached_means_that_nothing_was_done(nobody: Address) -> None:
+    with closing(Tables([nobody], call_seconds=SECONDS)) as tables:
+        with pytest.raises(Unreached, match="cannot be reached"):
+            tables.names()
+        with pytest.raises(Unreached):
+            tables.check_and_put("t", b"r", (b"f:", None), b"f:", b"")
+
+
+def test_a_second_interface_that_cannot_be_reached_made_no_table(nobody: Address) -> None:
+    with pytest.raises(Unreached):
+        Admin([nobody, nobody], call_seconds=SECONDS).create("t", ["f"], [b"1"])
+
+
+def test_after_a_lost_answer_a_compare_and_set_is_unknown_and_is_not_asked_again(deaf: Address) -> None:
+    with closing(Tables([deaf], call_seconds=SECONDS)) as tables:
+        with pytest.raises(UnknownOutcome):
+            tables.check_and_put("t", b"r", (b"f:", None), b"f:", b"")
+        with pytest.raises(Lost):
+            tables.get("t", b"r", [b"f:"])
+
+
+def test_connections_that_were_closed_serve_nobody(nobody: Address) -> None:
+    tables = Tables([nobody])
+    tables.close()
+    tables.close()
+    with pytest.raises(StorageUnavailable, match="closed"):
+        tables.names()
+
+
+def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPatch, deaf: Address) -> None:
+    def nonsense(*_: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(Connection, "tables", nonsense)
+    with closing(Tables([deaf], call_seconds=SECONDS)) as tables, pytest.raises(Lost):
+        tables.names()
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (_Said(b"org.apache.hadoop.hbase.TableNotFoundException: nope\n\tat org.apache"), NoTable),
+        (_Said(b"org.apache.hadoop.hbase.TableNotEnabledException: t is disabled."), NoTable),
+        (
+            _Said(b"...RetriesExhaustedWithDetailsException: Failed 1 action: NotServingRegionException: 1 time"),
+            Passing,
+        ),
+        (TApplicationException(6, b"Internal error processing scannerGetList"), Passing),  # type: ignore[arg-type]
+        (IllegalArgument(b"scanner ID is invalid"), Passing),
+        (IllegalArgument(b"java.lang.IllegalArgumentException: KeyValue size too large"), InvalidRequest),
+        (AlreadyExists(b"table name already in use"), TableExists),
+        (_Said(b"org.apache.hadoop.hbase.TableExistsException: t"), TableExists),
+        (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), StorageUnavailable),
+        (_Said(b"\xff"), StorageUnavailable),
+    ],
+)
+def test_a_refusal_is_told_by_what_it_says_in_one_line(said: TException, expected: type[HootError]) -> None:
+    error = refusal(said)
+    assert type(error) is expected
+    assert "\n" not in error.message
+    assert "org.apache" not in error.message

@@ -1,0 +1,248 @@
+"""What stands in HBase's tables, byte for byte, and what happens when something else stands there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import google_crc32c
+import msgspec
+import pytest
+
+from delivery.batch import Header, encode, open_batch, peek, stamp
+from delivery.errors import CorruptRecord, InvalidRequest, LayoutMismatch
+from delivery.ids import first_id_at
+from delivery.model import QueueSettings, encode_headers
+from delivery.storage.base import Append, PartitionKey
+from delivery.storage.hbase import HBaseStore, Layout, keys, layouts
+from tests.hbase_tables import Data, FakeTables
+from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, store_all
+
+KEEP = QueueSettings()
+TABLE = "hoot.g1.orders"
+PARTITION = b"\x00\x03"
+
+
+def opened(data: Data, epoch: int, layout: Layout = "rows", key: PartitionKey = KEY) -> HBaseStore:
+    store = HBaseStore(FakeTables(data), layout=layout)
+    store.open(key, epoch, KEEP)
+    return store
+
+
+def row(ms: int, sequence: int, epoch: int) -> bytes:
+    return PARTITION + struct.pack(">QHQ", ms, sequence, epoch)
+
+
+def mixed() -> Append:
+    """Three messages of two topics, one with a key and headers; ids 5-7, 5-8 and 5-9."""
+    rows = [(b"tea", b"k", "drinks", encode_headers({"h": b"1"})), (b"", None, "", b""), (b"rye", b"", "food", b"")]
+    data = encode(rows, KEY.partition, 77, 3)
+    header = peek(data)
+    assert header is not None
+    header, data = stamp(header, data, 5 * 32768 + 7, 2)
+    return Append(KEY, 2, header, data, "fsync")
+
+
+def test_a_row_is_a_message_with_its_topic_as_qualifier_and_its_body_as_value() -> None:
+    data: Data = {}
+    item = mixed()
+    store_all(opened(data, 2), [item])
+    rows = dict(data[TABLE])
+    owner = msgspec.json.decode(rows.pop(PARTITION)[b"batch:owner"])
+    assert {name: owner[name] for name in ("version", "layout", "epoch")} == {
+        "version": 1,
+        "layout": "rows",
+        "epoch": 2,
+    }
+    head = rows[row(5, 7, 2)].pop(b"batch:head")
+    assert head == bytes(48) + item.batch[:64]
+    assert rows == {
+        row(5, 7, 2): {
+            b"message:drinks": b"tea", b"message::key": b"k", b"message::headers": encode_headers({"h": b"1"}),
+        },
+        row(5, 8, 2): {b"message:": b""},
+        row(5, 9, 2): {b"message:food": b"rye", b"message::key": b""},
+    }  # fmt: skip
+
+
+def test_a_packed_batch_is_one_cell() -> None:
+    data: Data = {}
+    item = mixed()
+    store_all(opened(data, 2, "batches"), [item])
+    assert data[TABLE][row(5, 7, 2)] == {b"batch:head": bytes(48) + item.batch[:64], b"message::batch": item.batch}
+    assert len(data[TABLE]) == 2
+
+
+def test_a_batch_that_no_cell_holds_goes_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "PIECE_BYTES", 100)
+    data: Data = {}
+    store = opened(data, 1, "batches")
+    item = batch(10, [bytes(150)])
+    store_all(store, [item])
+    cells = next(cells for cells in data[TABLE].values() if b"message::batch" in cells)
+    assert {name for name in cells if name != b"batch:head"} == {
+        b"message::batch",
+        b"message::batch1",
+        b"message::batch2",
+    }
+    assert batches_of(store) == [item.batch]
+
+
+def test_a_partition_keeps_the_layout_that_it_was_made_with() -> None:
+    data: Data = {}
+    store_all(opened(data, 1, "rows"), [batch(10, [b"a"])])
+    other = opened(data, 2, "batches")
+    store_all(other, [batch(20, [b"b"], epoch=2)])
+    assert bodies_of(other) == [b"a", b"b"]
+    assert sum(b"message:" in cells for cells in data[TABLE].values()) == 2
+
+
+def test_messages_packed_in_another_way_by_their_publisher_come_back() -> None:
+    """Its dictionary names a topic that no message has, so the same messages make other bytes here."""
+    item = mixed()
+    header, data = item.header, item.batch
+    dictionary = b"\x04food\x06drinks\x00\x05never"
+    at = 64 + len(b"\x06drinks\x00\x04food")
+    index = struct.pack("<3H", 1, 2, 0)
+    payload = dictionary + index + data[at + 6 :]
+    odd = _header_for(header, payload)
+    store = opened({}, 2)
+    store_all(store, [Append(KEY, 2, odd, odd.pack() + payload, "fsync")])
+    (found,) = batches_of(store)
+    assert list(open_batch(found).messages("q")) == list(open_batch(data).messages("q"))
+
+
+def _header_for(header: Header, payload: bytes) -> Header:
+    return msgspec.structs.replace(
+        header, topic_count=4, length=64 + len(payload), payload_crc=google_crc32c.value(payload)
+    )
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------
+
+
+def _cut(cells: dict[bytes, bytes], name: bytes) -> None:
+    cells[name] = cells[name][:-1]
+
+
+DAMAGE: dict[str, Callable[[dict[bytes, dict[bytes, bytes]]], object]] = {
+    "another body": lambda rows: rows[row(5, 8, 2)].update({b"message:": b"x"}),
+    "a row that is gone": lambda rows: rows.pop(row(5, 8, 2)),
+    "two bodies": lambda rows: rows[row(5, 8, 2)].update({b"message:more": b"x"}),
+    "no body": lambda rows: rows[row(5, 9, 2)].pop(b"message:food"),
+    "a topic that cannot be": lambda rows: rows[row(5, 9, 2)].update({b"message:\xff": b""}),
+    "a foreign row": lambda rows: rows.update({row(5, 8, 2) + b"more": {b"message:": b""}}),
+    "a head cut short": lambda rows: _cut(rows[row(5, 7, 2)], b"batch:head"),
+    "a head in another row": lambda rows: rows.update(
+        {row(5, 8, 9): {b"batch:head": rows[row(5, 7, 2)][b"batch:head"]}}
+    ),
+    "the head that is gone": lambda rows: rows[row(5, 7, 2)].pop(b"batch:head"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_told_and_the_other_partitions_go_on(damage: str) -> None:
+    data: Data = {}
+    store = opened(data, 2)
+    store.open(OTHER, 1, KEEP)
+    store_all(store, [mixed(), batch(1, [b"fine"], key=OTHER)])
+    DAMAGE[damage](data[TABLE])
+    with pytest.raises(CorruptRecord):
+        store.read(KEY, 0, 1 << 20)
+    assert bodies_of(store, OTHER) == [b"fine"]
+
+
+@pytest.mark.parametrize("cell", [b"batch:owner", b"batch:checkpoint"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"version": 1}'])
+def test_a_partition_whose_record_does_not_parse_is_not_opened(cell: bytes, content: bytes) -> None:
+    data: Data = {}
+    opened(data, 1)
+    data[TABLE][PARTITION][cell] = content
+    with pytest.raises(CorruptRecord):
+        opened(data, 2)
+    assert data[TABLE][PARTITION][cell] == content
+
+
+def test_a_partition_of_another_layout_version_is_not_touched() -> None:
+    data: Data = {}
+    opened(data, 1)
+    content = data[TABLE][PARTITION][b"batch:owner"] = b'{"version": 2, "who": "knows"}'
+    with pytest.raises(LayoutMismatch, match="version 2"):
+        opened(data, 2)
+    assert data[TABLE][PARTITION][b"batch:owner"] == content
+
+
+def test_a_table_that_somebody_else_made_is_not_touched() -> None:
+    tables = FakeTables({TABLE: {}})
+    tables.families_of[TABLE] = {"f"}
+    with pytest.raises(LayoutMismatch, match=r"\['f'\]"):
+        HBaseStore(tables).open(KEY, 1, KEEP)
+    assert tables.data == {TABLE: {}}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        PartitionKey("q" * 230, "g" * 20, 0),
+        PartitionKey("q", "g.1", 0),
+        PartitionKey("q", "", 0),
+        PartitionKey("q", "g", -1),
+    ],
+)
+def test_names_that_no_table_can_have_are_refused(key: PartitionKey) -> None:
+    with pytest.raises(InvalidRequest):
+        opened({}, 1, key=key)
+
+
+@pytest.mark.parametrize("prefix", ["", "a.b", "-a", "a" * 65])
+def test_a_prefix_that_no_table_can_have_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidRequest):
+        HBaseStore(FakeTables({}), prefix=prefix)
+
+
+def test_a_new_table_has_a_region_per_partition_up_to_a_limit() -> None:
+    assert keys.splits(1) == []
+    assert keys.splits(4) == [b"\0\1", b"\0\2", b"\0\3"]
+    many = keys.splits(32767)
+    assert len(many) == keys.REGIONS_MAX - 1
+    assert many == sorted(set(many))
+    assert many[0] > b"\0\0"
+    assert many[-1] < keys.partition_row(32766)
+
+
+def test_tables_of_others_are_no_queues() -> None:
+    data: Data = {"hoot.g1.a.b": {}, "other.g1.a": {}, "hoot": {}, "ready": {}}
+    assert HBaseStore(FakeTables(data)).queues() == [("a.b", "g1")]
+
+
+# -- retention ------------------------------------------------------------------------------------------------------
+
+
+def test_what_hbase_expired_while_nobody_had_the_partition_is_passed_over() -> None:
+    data: Data = {}
+    store = opened(data, 1)
+    old, now = first_id_at(NOW_MS - 20_000_000), first_id_at(2 * NOW_MS)
+    store_all(store, [batch(old, [b"a", b"b"]), batch(old + 10, [b"c"]), batch(now, [b"d"])])
+    store.close()
+    for number in (old, old + 1, old + 10):
+        ms, sequence = divmod(number, 32768)
+        del data[TABLE][row(ms, sequence, 1)]
+    later = HBaseStore(FakeTables(data))
+    later.open(KEY, 2, QueueSettings(ttl_seconds=3600))
+    assert bodies_of(later) == [b"d"]
+    assert later.bounds(KEY).first_id == now
+    assert later.count(KEY, 0, 2 * now) == 1
+
+
+def test_trimming_deletes_rows_unless_hbase_will() -> None:
+    data: Data = {}
+    store = opened(data, 1)
+    old = first_id_at(NOW_MS - 10_000)
+    store_all(store, [batch(old, [b"a", b"b"])])
+    ttl = QueueSettings(ttl_seconds=5)
+    assert store.trim(KEY, ttl, NOW_MS) > 0
+    assert set(data[TABLE]) == {PARTITION}
+    store_all(store, [batch(old + 10, [b"c"])])
+    assert store.trim(KEY, ttl, NOW_MS) > 0
+    assert len(data[TABLE]) == 2, "written with a life, which ends by itself"
+    assert store.bounds(KEY).messages == 0
