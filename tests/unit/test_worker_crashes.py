@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from delivery.dispatch.worker import Begin, SubscriptionWorker
@@ -64,6 +65,39 @@ def test_of_several_each_is_found() -> None:
         fragile, letters = Fragile(100, 103, 205), KeptLetters()
         await deliver(partition, ScriptedListener(fragile.take), until=205, policy=CRASHES, letters=letters)
         assert [one.message.number for one in letters.kept] == [100, 103, 205]
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("behind", ["ab", "a"])
+def test_where_a_filter_leaves_much_out_it_is_still_the_guilty_message_that_is_given_up(behind: str) -> None:
+    """What was out alone is a message, and not the end of what nobody wanted behind it."""
+
+    async def story() -> None:
+        batches = [batch_at(100, *"aaba" + behind), *(batch_at(100 * n, "b") for n in range(2, 9)), batch_at(900, "a")]
+        fragile, letters = Fragile(103), KeptLetters()
+        await deliver(
+            ScriptedPartition(batches), ScriptedListener(fragile.take), until=900, topics=("a",), policy=CRASHES,
+            letters=letters,
+        )  # fmt: skip
+        assert [one.message.number for one in letters.kept] == [103]
+        assert set(fragile.handled) == {100, 101, 104, 900}
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("refused", [1, 20])
+@pytest.mark.parametrize("crashes_max", [1, 2])
+def test_the_last_wanted_message_before_a_long_refused_stretch_is_found(refused: int, crashes_max: int) -> None:
+    async def story() -> None:
+        batches = [batch_at(100, *"aa"), *(batch_at(200 + n, "b") for n in range(refused)), batch_at(900, *"aa")]
+        fragile, letters = Fragile(101), KeptLetters()
+        await deliver(
+            ScriptedPartition(batches), ScriptedListener(fragile.take), until=901, topics=("a",), letters=letters,
+            policy=RetryPolicy(crashes_max=crashes_max),
+        )  # fmt: skip
+        assert [one.message.number for one in letters.kept] == [101]
+        assert set(fragile.handled) == {100, 900, 901}
 
     simulated(story)
 
