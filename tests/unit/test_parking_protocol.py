@@ -2,17 +2,18 @@
 
 Whatever fails, is lost, taken over or started again: within a key nothing is handled before an earlier message is
 handled or given up, nothing is lost, and no saved position covers what is neither handled, given up nor parked. A
-subscriber that lives handles nothing twice.
+subscriber that lives handles nothing twice, unless somebody moves the position so that it should.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from delivery.dispatch.parking import GiveUpHead, Parking, SendAgain, WaitUntil
@@ -40,6 +41,7 @@ class Push(msgspec.Struct):
     after: int
     ids: tuple[int, ...]
     parked: tuple[tuple[int, bytes | None], ...]
+    moves: int
     again: bool = False
     slot: Any = None
     settled: tuple[int, ...] = ()
@@ -59,7 +61,7 @@ class Subscriber:
 
     def take(self, push: Push) -> list[Unhandled] | None:
         """What it answers; None when it calls nobody."""
-        begin = self.inbox.begin(push.turn, push.after, parked=push.parked, retry=push.again)
+        begin = self.inbox.begin(push.turn, push.after, push.moves, push.parked, retry=push.again)
         if isinstance(begin, Status):
             return None
         holding = self.inbox.holding
@@ -89,7 +91,7 @@ class Protocol:
         self.subscriber = Subscriber(self.handle)
         self.there: deque[Push] = deque()
         self.back: deque[Reply] = deque()
-        self.now_ms = self.highest = 0
+        self.now_ms = self.highest = self.moves = 0
         self.turn = (1, 1)
         self.saved: tuple[int, tuple[ParkedKey, ...]] = (0, ())
         self.begin_owner()
@@ -123,7 +125,7 @@ class Protocol:
 
     def push(self, count: int) -> None:
         ids = tuple(range(self.pushed + 1, self.pushed + count + 1))
-        self.send(Push(self.turn, self.pushed, ids, ()))
+        self.send(Push(self.turn, self.pushed, ids, (), self.moves))
         self.pushed = ids[-1]
         self.highest = max(self.highest, self.pushed)
 
@@ -135,7 +137,7 @@ class Protocol:
             self.parking.gave_up(step.slot, self.now_ms)
         elif isinstance(step, SendAgain):
             self.parking.sent(step)
-            self.send(Push(self.turn, self.position, step.ids, (), again=True, slot=step.slot, settled=step.settled))
+            self.send(Push(self.turn, self.position, step.ids, (), self.moves, True, step.slot, step.settled))
 
     def dispatch(self, failing: set[int]) -> None:
         if not self.there:
@@ -172,6 +174,16 @@ class Protocol:
         self.back.clear()
         self.turn = (self.turn[0] + 1, 1)
         self.begin_owner()
+
+    def seek(self, back: int) -> None:
+        """Somebody moves the position: what lies behind it has never been, and what lies before it is done."""
+        to = max(0, self.position - back)
+        self.saved = (to, ())
+        self.handled = set(range(1, to + 1))
+        self.dead.clear()
+        self.there.clear()
+        self.moves += 1
+        self.take_over()
 
     def restart_subscriber(self) -> None:
         self.there.clear()
@@ -216,6 +228,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.just(Protocol.save),
     st.integers(0, 3).map(lambda delivered: lambda one: one.break_connection(delivered)),
     st.just(Protocol.take_over),
+    st.integers(0, 9).map(lambda back: lambda one: one.seek(back)),
 )
 
 
@@ -239,3 +252,17 @@ def test_a_subscriber_that_lives_handles_everything_once_and_each_key_in_order(
 @given(st.lists(st.one_of(ACTIONS, ACTIONS, st.just(Protocol.restart_subscriber)), min_size=5, max_size=60))
 def test_one_that_is_started_again_misses_nothing_and_overtakes_nothing(actions: list[Action]) -> None:
     play(actions)
+
+
+@pytest.mark.parametrize("failing", range(1, 10))
+def test_behind_a_moved_position_nothing_waits_for_what_was_held_before(failing: int) -> None:
+    for back in range(12):
+        play(
+            [
+                lambda one: one.push(9),
+                lambda one: one.dispatch({failing}),
+                Protocol.answer,
+                partial(Protocol.seek, back=back),
+                lambda one: one.push(9),
+            ]
+        )
