@@ -133,7 +133,7 @@ class Connection:
         """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
         push = load_idl("subscriber").Push(
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
-            batches=batches, moves=moves,
+            batches=batches, moves=moves or None,
         )  # fmt: skip
         if parked is not None:
             made = load_idl("subscriber").ParkedMessage

@@ -6,6 +6,7 @@ are.
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -154,6 +155,9 @@ def test_a_second_subscriber_of_a_name_is_refused_unless_it_forces_and_the_first
     for one in (second, forced):
         one.subscribe(QUEUE, topics="JFK", listener=ignore)
     try:
+        taken = re.compile(r"/states/.*twice")
+        eventually(lambda: len([path for path in site.tree() if taken.search(path)]) == 2, "the host has begun")
+        eventually(lambda: site.client.subscription_info(QUEUE, "twice").lag == 0, "all is acknowledged")
         with site.unchanged():
             error = refused(SubscriptionBusy, "which is alive", second.start)
             listener = site.client.subscription_info(QUEUE, "twice").listener
