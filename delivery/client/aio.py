@@ -18,6 +18,7 @@ their thread before the cancellation is delivered, within their timeouts. Errors
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Self
 
 import trio
@@ -28,6 +29,7 @@ from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, 
 from delivery.client.filtering import Explained
 from delivery.client.positions import Move
 from delivery.ids import Start
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 
@@ -126,3 +128,11 @@ class AsyncClient:
     async def delete_subscription(self, queue: str, name: str) -> None:
         """See Client.delete_subscription."""
         await hop(self._client.delete_subscription, queue, name)
+
+    async def parked(self, queue: str, subscription: str) -> list[tuple[int, ParkedKey]]:
+        """See Client.parked."""
+        return await hop(self._client.parked, queue, subscription)
+
+    async def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
+        """See Client.release."""
+        return await hop(self._client.release, queue, subscription, keys)

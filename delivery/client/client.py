@@ -141,7 +141,8 @@ class Client:
 
         Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
         partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
-        what is in its callbacks at that moment is still handled. `dry_run` changes nothing.
+        what is in its callbacks at that moment is still handled. What is parked is forgotten (docs/retries.md).
+        `dry_run` changes nothing.
 
         Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
         partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
