@@ -6,8 +6,8 @@
 Starts an embedded ZooKeeper and the hosts on one data folder in /tmp; who publishes and who subscribes are processes of
 their own. Quiet is a message to each partition every few milliseconds. A pause is the longest time between two
 callbacks of the partition in the second around its move, so it cannot be below what lies between two of them anyhow,
-which is printed, too: as much of partitions that were not moved then. Nothing is asserted but that everything came, in
-order but for a rewind at a move. The machine needs a core to spare, or it is its pauses that are measured.
+which is printed, too: as much of partitions that were not moved then. Nothing is asserted here; what comes again is
+counted. The machine needs a core to spare, or it is its pauses that are measured.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from tests.integration.plain import (
     listening,
     message,
     put,
-    struct,
     subscribing,
     text,
 )
@@ -176,5 +175,6 @@ def test_any_host_takes_the_calls_and_a_lease_outlives_the_host_where_it_began(t
             assert found.lease == three.hosts[2].host
             eventually(lambda: len(three.catalog.hosts()) == 2, "the killed host's session ends", SECONDS)
             assert three.catalog.listener("orders", "s") == found
-            two.result("putMessage", text("orders"), struct(message(b"after")))
+            with connect(three.zookeeper) as publisher:
+                publisher.queue("orders").put(b"after")
             eventually(lambda: received.bodies() == [b"after"], "it is delivered", SECONDS)
