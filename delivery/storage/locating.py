@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 def locate(count: Callable[[int, int], int], after: int, until: int, wanted: Sequence[int]) -> list[int]:
     """For each number in `wanted`, which rise: the smallest id up to which so many lie above `after`.
 
-    `until` where there are not so many up to it. `count(after, id)` says how many lie above the one and up to the other.
+    `until` where there are not so many. `count(after, id)` says how many lie above the one and up to the other.
     """
     found: list[int] = []
     low = after
