@@ -40,19 +40,21 @@ class Attachment:
     """A subscription that is registered by this subscriber, and may get pushes."""
 
     def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.record, self.listener = subscription, record, listener
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
-        self._listeners: tuple[Registered, ...] = ()
+        self._made_for: tuple[tuple[Registered, ...], float] = ((), 0.0)
         self._calls: Calls | None = None
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners = self.subscription.listeners
-        if self._calls is None or listeners is not self._listeners:
-            where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
+        listeners, seconds = self.subscription.listeners, self.record.retry.timeout_seconds
+        if self._calls is None or listeners is not self._made_for[0] or seconds != self._made_for[1]:
+            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, seconds)
+            self._made_for = (listeners, seconds)
         return self._calls
 
 
@@ -142,7 +144,7 @@ class ListenerService:
             calls = attachment.calls(self._dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
-            by_key = attachment.record.retry.order == "key" and not calls.takes_lists
+            by_key = attachment.record.retry.order == "key"
             for last_id, messages in _pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))
