@@ -12,7 +12,7 @@ import trio
 from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
-from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
@@ -39,7 +39,7 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None,
+        retry: RetryGiven = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +30,15 @@ class Plan(msgspec.Struct, frozen=True):
     """The durable record that is there."""
     replace: ListenerRecord | None
     """The listener to take over from: a dead one, or any with force."""
+
+
+class Renewed(NamedTuple):
+    """A registration that stands."""
+
+    record: SubscriptionRecord
+    """The durable record as it is now."""
+    again: bool
+    """Whether the listener had to be attached again."""
 
 
 class SubscriberZooKeeper:
@@ -69,8 +79,8 @@ class SubscriberZooKeeper:
                 raise BadVersion(error.message) from None
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
 
-    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
-        """Make sure that `listener` is attached still; True when it had to be attached again.
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
+        """Make sure that `listener` is attached still.
 
         Raises SubscriptionBusy when another took the subscription over, UnknownSubscription or UnknownQueue when it
         was deleted.
@@ -79,10 +89,10 @@ class SubscriberZooKeeper:
         found = self._catalog.subscription(queue, self._name)
         if found is None or found.generation != record.generation:
             raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        if self._catalog.listener(queue, self._name) == listener:
-            return False
-        self._catalog.attach(queue, self._name, listener)
-        return True
+        again = self._catalog.listener(queue, self._name) != listener
+        if again:
+            self._catalog.attach(queue, self._name, listener)
+        return Renewed(found, again)
 
     def watch(self, queue: str, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""

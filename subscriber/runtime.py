@@ -171,7 +171,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            renewed = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except SubscriptionBusy as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -181,7 +181,8 @@ class Runtime:
                         error)  # fmt: skip
             return False
         else:
-            if again or attachment.subscription.state != "attached":
+            attachment.record = renewed.record
+            if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
 

@@ -202,6 +202,8 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
     made = record(kept, never, partitions=[0, 1])
     assert (made.retry, made.released_ms) == (policy, 8)
     assert record(kept, never, partitions=[0, 1], retry=other).retry == other
+    merged = record(kept, never, partitions=[0, 1], retry={"deliveries_max": 5}).retry
+    assert (merged.order, merged.deliveries_max) == ("key", 5)
     with pytest.raises(InvalidRequest, match="deliveries_max"):
         check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
 
