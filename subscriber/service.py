@@ -10,6 +10,7 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -46,6 +47,8 @@ class Attachment:
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the dispatch thread."""
         self._made_for: tuple[tuple[Registered, ...], float] = ((), 0.0)
         self._calls: Calls | None = None
 
@@ -109,8 +112,13 @@ class ListenerService:
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        job = partial(self._do, attachment, inbox, push, answer)
+        self._dispatcher.submit(partial(self._dispatch, attachment, job))
         return answer
+
+    def resume(self, attachment: Attachment) -> None:
+        """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
+        self._dispatcher.submit(partial(self._resume, attachment))
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -118,7 +126,24 @@ class ListenerService:
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
+    def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Do the job of a push now, or when the application wants it; in order of arrival."""
+        wanted = attachment.subscription.delivering and not attachment.waiting
+        if wanted or self._is_over(attachment):
+            job()
+        else:
+            attachment.waiting.append(job)
+
+    def _resume(self, attachment: Attachment) -> None:
+        waiting = attachment.waiting
+        while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
+            waiting.popleft()()
+
+    def _is_over(self, attachment: Attachment) -> bool:
+        """Whether pushes are answered without calling anybody."""
+        return self.stopping or attachment.ended
+
+    def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")

@@ -158,7 +158,9 @@ class Client:
         `partitions`, `topics`, `filter`, `start` and `retry` as in Subscriber.subscribe. Raises SubscriptionExists,
         UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
         """
-        return self._open().create_subscription(name, check_request(queue, partitions, topics, start, filter, retry))
+        return self._open().create_subscription(
+            name, check_request(queue, partitions, topics, start, filter, retry=retry)
+        )
 
     def update_subscription(
         self, queue: str, name: str, *,

@@ -12,10 +12,11 @@ are not given; in a mapping, None means the default.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from delivery.errors import InvalidRequest
+from delivery.errors import InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.policy import RetryGiven, RetryPolicy, changed_policy, retry_asked
@@ -24,6 +25,12 @@ from delivery.model import check_name, check_partition
 
 Partitions = int | Iterable[int] | Mapping[int, Start] | None
 """One, some, some with their starts, or all that the queue has."""
+
+
+Mode = Literal["create_or_attach", "create", "attach"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+RESERVED: Final = "__"
+"""What the names of Hoot's own subscriptions begin with, as Hedwig had it for its hubs'."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its canonical JSON."""
     retry: Mapping[str, object] = {}
     """The fields of its RetryPolicy that are to change."""
+    mode: Mode = "create_or_attach"
+    """Whether it may be there already, and may be new."""
 
 
 def check_request(
@@ -50,9 +59,13 @@ def check_request(
     topics: TopicsGiven,
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
+    *,
     retry: RetryGiven = None,
+    mode: Mode = "create_or_attach",
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
+    if mode not in MODES:
+        raise InvalidRequest(f"mode must be one of {', '.join(MODES)}, not {str(mode)[:40]!r}")
     own: Mapping[int, Start] = {}
     if isinstance(partitions, Mapping):
         own, partitions = partitions, tuple(partitions)
@@ -66,7 +79,7 @@ def check_request(
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter), retry=retry_asked(retry),
+        topics=topics_asked(topics), filter=filter_asked(filter), retry=retry_asked(retry), mode=mode,
     )  # fmt: skip
 
 
@@ -98,10 +111,12 @@ def new_record(
 
     Partitions that `found` has keep their starts (and by that, their checkpoints); its retry policy keeps what is not
     asked for otherwise. `last_id(partition)` asks a host; it is called only for partitions that begin at the latest
-    message, or at an id that may lie in the future.
+    message, or at an id that may lie in the future. Raises SubscriptionExists or UnknownSubscription when that is not
+    what the request expects, and InvalidRequest for a name that is reserved.
     """
     if found is not None and found.generation != queue.generation:
         found = None
+    _check_expected(request, name, found)
     retry = changed_policy(RetryPolicy() if found is None else found.retry, request.retry, queue.name, name)
     known = {} if found is None else found.starts
     starts = {
@@ -117,6 +132,15 @@ def new_record(
         retry=retry,
         released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip
+
+
+def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
+    if name.startswith(RESERVED):
+        raise InvalidRequest(f"{name!r}: names of subscriptions that begin with {RESERVED} are Hoot's own")
+    if found is not None and request.mode == "create":
+        raise SubscriptionExists(f"queue {request.queue!r} has a subscription {name!r} already")
+    if found is None and request.mode == "attach":
+        raise UnknownSubscription(f"queue {request.queue!r} has no subscription {name!r} to attach to")
 
 
 def _resolve(request: Request, partition: int, last_id: Callable[[int], int], now_ms: int) -> int:

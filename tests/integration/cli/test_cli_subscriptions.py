@@ -102,7 +102,7 @@ def test_what_becomes_of_what_is_not_handled_is_given_and_changed_field_by_field
     changed = {**made, "longest_seconds": 3600, "deliveries_max": 0, "dead_letters": False}
     assert hoot.json("subscription", "update", queue, "mine", *changes)["retry"] == changed
     assert hoot.json("subscription", "info", queue, "mine")["retry"] == changed
-    wrong = hoot.refused("subscription", "update", queue, "mine", "--retry", "first_seconds=2h")
+    wrong = hoot.refused("subscription", "update", queue, "mine", "--retry", "first_seconds=2h", status=2)
     assert wrong["message"] == "longest_seconds must not be below first_seconds"
     hoot.refused("subscription", "update", queue, "mine", "--retry", "factor=big", status=2)
-    hoot.refused("subscription", "update", queue, "mine", "--retry", "retries=1")
+    hoot.refused("subscription", "update", queue, "mine", "--retry", "retries=1", status=2)
