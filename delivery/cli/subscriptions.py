@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import options, retrying
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
@@ -25,7 +25,6 @@ from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
-    from delivery.metastore.policy import RetryPolicy
 
 subscription_app = typer.Typer(help="Create, list, show, change, move and delete subscriptions.")
 
@@ -45,24 +44,28 @@ def create(
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
-    the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, starts, retry}, where starts are the ids behind
+    which the partitions begin.
     """
     from delivery.client import connect
 
     first, chosen = options.place(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
-        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+        record = client.create_subscription(
+            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry)
+        )
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
             "all_partitions": record.all_partitions, "topics": list(record.topics),
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+            "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip
     else:
         print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
@@ -114,7 +117,7 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
-        ("not handled", _described(found.retry)),
+        ("not handled", retrying.described(found.retry)),
     ])  # fmt: skip
     print()
     columns = [
@@ -187,16 +190,6 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "parked": one.parked,
         "host": one.host,
     }
-
-
-def _described(retry: RetryPolicy) -> str:
-    """The policy in a line: what waits, for how long, and what becomes of a message that fails and fails."""
-    waits = "its key waits" if retry.order == "key" else "its partition waits"
-    pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
-    ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
-            if count]  # fmt: skip
-    given_up = f"given up after {' or '.join(ends)}" if ends else "never given up"
-    return f"{waits}, {pauses}, {given_up}"
 
 
 def _row(found: SubscriptionInfo) -> list[str]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
-from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
-from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey, SubscriptionState
@@ -186,10 +185,9 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+        self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
