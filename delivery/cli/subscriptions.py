@@ -20,6 +20,7 @@ from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
 from delivery.cli.seeking import seek
+from delivery.cli.snapshots import snapshot_app
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
     for command in (seek, update, explain, parked, release):
         subscription_app.command()(command)
+    subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
 
 

@@ -13,11 +13,13 @@ from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering, change
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
+from delivery.client.snapshots import Snapshots
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
@@ -101,6 +103,7 @@ class Admin:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
+        self.snapshots = Snapshots(catalog, self._positions)
         self._filtering = Filtering(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
@@ -205,6 +208,14 @@ class Admin:
     ) -> list[Move]:
         """See Client.seek."""
         return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
+
+    def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
+        """See Client.snapshot."""
+        return self.snapshots.one(self._subscription(queue, name), snapshot)
+
+    def restore_snapshot(self, queue: str, name: str, snapshot: str, *, force: bool, dry_run: bool) -> list[Move]:
+        """See Client.restore_snapshot."""
+        return self.snapshots.restore(self._subscription(queue, name), snapshot, force=force, dry_run=dry_run)
 
     def _last_id(self, queue: str, partition: int) -> int:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)

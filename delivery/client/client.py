@@ -20,6 +20,7 @@ from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Partitions, check_request
@@ -148,6 +149,35 @@ class Client:
         partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
         """
         return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
+
+    def create_snapshot(self, queue: str, name: str, snapshot: str, *, dry_run: bool = False) -> Snapshot:
+        """Keep where a subscription stands under a name, with what is parked; gives that, as it was saved last.
+
+        It is durable, and gone with the subscription; `dry_run` keeps nothing. Raises SnapshotExists, UnknownQueue,
+        UnknownSubscription; InvalidRequest for the name, and beyond 32 snapshots or 512 KiB of them.
+        """
+        return self._open().snapshots.create(queue, name, snapshot, dry_run=dry_run)
+
+    def snapshots(self, queue: str, name: str) -> dict[str, Snapshot]:
+        """A subscription's snapshots by name, the oldest first. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().snapshots.all(queue, name)
+
+    def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
+        """One of a subscription's snapshots. Raises UnknownSnapshot, and as `snapshots`."""
+        return self._open().snapshot(queue, name, snapshot)
+
+    def restore_snapshot(
+        self, queue: str, name: str, snapshot: str, *, force: bool = False, dry_run: bool = False
+    ) -> list[Move]:
+        """Move a subscription to where it stood; gives the moves. As `seek`, but what was parked then is so again.
+
+        Partitions that were not subscribed to at that time stay where they are. Raises UnknownSnapshot, and as `seek`.
+        """
+        return self._open().restore_snapshot(queue, name, snapshot, force=force, dry_run=dry_run)
+
+    def delete_snapshot(self, queue: str, name: str, snapshot: str) -> None:
+        """Forget a snapshot. Raises UnknownSnapshot, UnknownQueue, UnknownSubscription."""
+        self._open().snapshots.delete(queue, name, snapshot)
 
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,6 +10,7 @@ from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, UnknownPartition
 from delivery.ids import LATEST, MessageId, Start, check_start
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import SubscriptionRecord
 
 ASK_SECONDS = 10.0
@@ -24,6 +25,8 @@ class Move(msgspec.Struct, frozen=True):
     after: MessageId
     messages: int
     """How many lie between the two: to be delivered again when it went back, skipped when it went ahead."""
+    parked: int = 0
+    """Messages up to `after` that are parked then."""
 
 
 class Positions:
@@ -41,12 +44,25 @@ class Positions:
         for number in chosen:
             if number not in record.starts:
                 raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {number}")
+        return self.put(record, self._resolve(queue, chosen, wanted, to), force=force, dry_run=dry_run)
+
+    def put(
+        self, record: SubscriptionRecord, after: Mapping[int, int], *, force: bool, dry_run: bool,
+        parked: Mapping[int, tuple[ParkedKey, ...]] | None = None,
+    ) -> list[Move]:  # fmt: skip
+        """Put a subscription behind these ids, by partition, with what is to be parked then; gives the moves.
+
+        Raises as Client.seek.
+        """
+        queue, name, held = record.queue, record.name, parked or {}
         states = self._catalog.states(queue, name)
-        before = {one: states[one].position if one in states else record.starts[one] for one in chosen}
-        after = self._resolve(queue, chosen, wanted, to)
-        moves = [self._move(queue, one, before[one], after[one]) for one in chosen]
+        moves = []
+        for number, wanted in sorted(after.items()):
+            before = states[number].position if number in states else record.starts[number]
+            kept = sum(len(one.ids) for one in held.get(number, ()))
+            moves.append(self._move(queue, number, before, wanted, kept))
         if not dry_run:
-            self._catalog.move_positions(queue, name, after, force=force)
+            self._catalog.move_positions(queue, name, after, force=force, parked=held)
         return moves
 
     def _resolve(self, queue: str, partitions: list[int], wanted: int, to: Start) -> dict[int, int]:
@@ -63,7 +79,7 @@ class Positions:
             )
         return {number: end if wanted == LATEST else min(wanted, end) for number, end in ends.items()}
 
-    def _move(self, queue: str, partition: int, before: int, after: int) -> Move:
+    def _move(self, queue: str, partition: int, before: int, after: int, parked: int) -> Move:
         low, high = sorted((before, after))
         messages = 0
         if low < high:
@@ -71,4 +87,4 @@ class Positions:
                 queue, partition, "countMessages", queue, partition, low, high, timeout=ASK_SECONDS
             )
             messages = int(count)
-        return Move(partition, MessageId(before), MessageId(after), messages)
+        return Move(partition, MessageId(before), MessageId(after), messages, parked)

@@ -14,6 +14,7 @@ import msgspec
 
 from delivery.errors import BadVersion, HootError, SubscriptionBusy, UnknownPartition
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.states import MoveState
 from delivery.metastore.subscriptions import Subscriptions
 
@@ -21,8 +22,13 @@ from delivery.metastore.subscriptions import Subscriptions
 class Positions(Subscriptions):
     """Moving positions."""
 
-    def move_positions(self, queue: str, name: str, positions: Mapping[int, int], *, force: bool) -> None:
+    def move_positions(
+        self, queue: str, name: str, positions: Mapping[int, int], *, force: bool,
+        parked: Mapping[int, tuple[ParkedKey, ...]] | None = None,
+    ) -> None:  # fmt: skip
         """Put a subscription's positions, by partition, to the ids after which it is to go on.
+
+        Nothing is parked then but what is given.
 
         Raises UnknownQueue, UnknownSubscription, UnknownPartition, and SubscriptionBusy while a subscriber is attached,
         unless forced: nothing has changed then. MetadataUnavailable, BadVersion: some may have been moved.
@@ -40,7 +46,8 @@ class Positions(Subscriptions):
             )
         states = self.managers.subscriptions.read_states(found)
         number = 1 + max([found.moves, *(one.value.moves for one in states.values())])
-        moves = [MoveState(found, partition, position, number) for partition, position in positions.items()]
+        held = parked or {}
+        moves = [MoveState(found, one, after, number, held.get(one, ())) for one, after in positions.items()]
         for outcome in self.managers.subscriptions.move_states(moves):
             if isinstance(outcome, HootError):
                 raise outcome
