@@ -23,6 +23,7 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
@@ -50,6 +51,7 @@ class Attachment:
         """The listeners as they stand now."""
         listeners = self.subscription.listeners
         if self._calls is None or listeners is not self._listeners:
+            check_effects(listeners, self.record)
             where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
             self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
         return self._calls
