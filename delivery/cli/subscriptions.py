@@ -1,10 +1,10 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
-lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
-`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
-adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
-now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, replay,
+lag, lag_seconds}` with the filter as a rule, null without one, the listener as `host:port`, null when none is attached,
+and `replay` as `{of, finished}`, null for what is none; `lag` counts messages and `lag_seconds` is the age of the
+oldest of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start,
+position, end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
 from delivery.cli.snapshots import snapshot_app
 from delivery.ids import MessageId
@@ -31,7 +32,7 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, parked, release):
+    for command in (seek, replay, promote, update, explain, parked, release):
         subscription_app.command()(command)
     subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
@@ -114,6 +115,8 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
+        *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
+          if found.replay else []),
     ])  # fmt: skip
     print()
     columns = [
@@ -168,6 +171,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
+        "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
     }

@@ -13,14 +13,15 @@ from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering, change
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
+from delivery.client.replays import Replays
 from delivery.client.snapshots import Snapshots
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -80,6 +81,10 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     listener: str | None
     """host:port of the subscriber that is attached."""
     partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
 
     @property
     def lag(self) -> int | None:
@@ -104,6 +109,7 @@ class Admin:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
+        self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
@@ -158,10 +164,13 @@ class Admin:
         partitions = []
         for number, start in sorted(record.starts.items()):
             position = states[number].position if number in states else start
-            partitions.append(self._subscribed(queue, number, start, position))
+            until = record.replay.end(number) if record.replay else 0
+            partitions.append(self._subscribed(queue, number, start, position, until))
+        left = any(one.parked for one in states.values())
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
+            None if listener is None else listener.host_port, tuple(partitions), record.replay,
+            _is_over(record.replay, partitions) and not left,
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -209,23 +218,11 @@ class Admin:
         """See Client.seek."""
         return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
 
-    def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
-        """See Client.snapshot."""
-        return self.snapshots.one(self._subscription(queue, name), snapshot)
-
-    def restore_snapshot(self, queue: str, name: str, snapshot: str, *, force: bool, dry_run: bool) -> list[Move]:
-        """See Client.restore_snapshot."""
-        return self.snapshots.restore(self._subscription(queue, name), snapshot, force=force, dry_run=dry_run)
-
     def _last_id(self, queue: str, partition: int) -> int:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
-        record = self._catalog.subscription(queue, name)
-        if record is None:
-            self._catalog.queue(queue)
-            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
-        return record
+        return self._positions.record(queue, name)
 
     def _stored(self, queue: str, partition: int) -> StoredPartition:
         try:
@@ -238,20 +235,22 @@ class Admin:
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
-    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
+    def _subscribed(self, queue: str, partition: int, start: int, position: int, until: int) -> SubscribedPartition:
         place = (partition, MessageId(start), MessageId(position))
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = self._calls.call(
-                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
-            )
+            lag = 0
+            if not until or position < until:
+                lag = self._calls.call(
+                    queue, partition, "countMessages", queue, partition, position, until, timeout=LOOK_SECONDS
+                )
             age = self._oldest_age(queue, partition, position) if lag else 0.0
             host = self._host(queue, partition)
         except HootError as error:
             if not error.retryable:
                 raise
             return SubscribedPartition(*place, None, None, None, None)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
+        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
@@ -268,6 +267,10 @@ class Admin:
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)
         return f"{address}:{port}"
+
+
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(one.position >= replay.end(one.partition) for one in partitions)
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

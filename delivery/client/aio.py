@@ -28,6 +28,7 @@ from delivery.client.admin import QueueInfo, SubscriptionInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
 from delivery.client.filtering import Explained
 from delivery.client.positions import Move
+from delivery.client.replays import Stretch
 from delivery.ids import Start
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
@@ -133,6 +134,14 @@ class AsyncClient:
     async def delete_snapshot(self, queue: str, name: str, snapshot: str) -> None:
         """See Client.delete_snapshot."""
         await hop(self._client.delete_snapshot, queue, name, snapshot)
+
+    async def replay(self, queue: str, name: str, into: str, **options: Any) -> list[Stretch]:  # noqa: ANN401
+        """See Client.replay."""
+        return await hop(self._client.replay, queue, name, into, **options)
+
+    async def promote(self, queue: str, shadow: str, **options: bool) -> tuple[str, list[Move]]:
+        """See Client.promote."""
+        return await hop(self._client.promote, queue, shadow, **options)
 
     async def create_subscription(self, queue: str, name: str, **options: Any) -> SubscriptionRecord:  # noqa: ANN401
         """See Client.create_subscription."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from delivery.client.calls import Calls
-from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.errors import InvalidRequest, UnknownPartition, UnknownSubscription
 from delivery.ids import LATEST, MessageId, Start, check_start
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import SavedPosition
 from delivery.metastore.records import SubscriptionRecord
 
 ASK_SECONDS = 10.0
@@ -35,6 +35,14 @@ class Positions:
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
 
+    def record(self, queue: str, name: str) -> SubscriptionRecord:
+        """A subscription's record. Raises UnknownQueue, UnknownSubscription."""
+        record = self._catalog.subscription(queue, name)
+        if record is None:
+            self._catalog.queue(queue)
+            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
+        return record
+
     def seek(
         self, record: SubscriptionRecord, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool
     ) -> list[Move]:
@@ -44,25 +52,27 @@ class Positions:
         for number in chosen:
             if number not in record.starts:
                 raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {number}")
-        return self.put(record, self._resolve(queue, chosen, wanted, to), force=force, dry_run=dry_run)
+        after = self._resolve(queue, chosen, wanted, to)
+        return self.put(
+            record, {one: SavedPosition(place) for one, place in after.items()}, force=force, dry_run=dry_run
+        )
 
     def put(
-        self, record: SubscriptionRecord, after: Mapping[int, int], *, force: bool, dry_run: bool,
-        parked: Mapping[int, tuple[ParkedKey, ...]] | None = None,
-    ) -> list[Move]:  # fmt: skip
-        """Put a subscription behind these ids, by partition, with what is to be parked then; gives the moves.
+        self, record: SubscriptionRecord, places: Mapping[int, SavedPosition], *, force: bool, dry_run: bool
+    ) -> list[Move]:
+        """Put a subscription to these places, by partition; gives the moves. Raises as Client.seek.
 
-        Raises as Client.seek.
+        Partitions that it does not read stay out of it; InvalidRequest when it reads none of them.
         """
-        queue, name, held = record.queue, record.name, parked or {}
+        queue, name = record.queue, record.name
+        known = {number: one for number, one in sorted(places.items()) if number in record.starts}
+        if not known:
+            raise InvalidRequest(f"subscription {name!r} of queue {queue!r} reads other partitions now")
         states = self._catalog.states(queue, name)
-        moves = []
-        for number, wanted in sorted(after.items()):
-            before = states[number].position if number in states else record.starts[number]
-            kept = sum(len(one.ids) for one in held.get(number, ()))
-            moves.append(self._move(queue, number, before, wanted, kept))
+        before = {number: states[number].position if number in states else record.starts[number] for number in known}
+        moves = [self._move(queue, number, before[number], one) for number, one in known.items()]
         if not dry_run:
-            self._catalog.move_positions(queue, name, after, force=force, parked=held)
+            self._catalog.move_positions(queue, name, known, force=force)
         return moves
 
     def _resolve(self, queue: str, partitions: list[int], wanted: int, to: Start) -> dict[int, int]:
@@ -79,12 +89,13 @@ class Positions:
             )
         return {number: end if wanted == LATEST else min(wanted, end) for number, end in ends.items()}
 
-    def _move(self, queue: str, partition: int, before: int, after: int, parked: int) -> Move:
-        low, high = sorted((before, after))
+    def _move(self, queue: str, partition: int, before: int, to: SavedPosition) -> Move:
+        low, high = sorted((before, to.position))
         messages = 0
         if low < high:
             count = self._calls.call(
                 queue, partition, "countMessages", queue, partition, low, high, timeout=ASK_SECONDS
             )
             messages = int(count)
-        return Move(partition, MessageId(before), MessageId(after), messages, parked)
+        parked = sum(len(one.ids) for one in to.parked)
+        return Move(partition, MessageId(before), MessageId(to.position), messages, parked)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 
 from delivery.client.positions import Move, Positions
-from delivery.errors import InvalidRequest
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.snapshots import Snapshot, check_snapshot_name, unknown_snapshot
-from delivery.metastore.records import SubscriptionRecord
 
 
 class Snapshots:
@@ -29,9 +27,10 @@ class Snapshots:
         """See Client.snapshots."""
         return self._catalog.snapshots(queue, name)
 
-    def one(self, record: SubscriptionRecord, snapshot: str) -> Snapshot:
+    def one(self, queue: str, name: str, snapshot: str) -> Snapshot:
         """See Client.snapshot."""
-        known = self.all(record.queue, record.name)
+        record = self._positions.record(queue, name)
+        known = self.all(queue, name)
         if check_snapshot_name(snapshot) not in known:
             raise unknown_snapshot(record, snapshot, known)
         return known[snapshot]
@@ -40,15 +39,7 @@ class Snapshots:
         """See Client.delete_snapshot."""
         self._catalog.delete_snapshot(queue, name, check_snapshot_name(snapshot))
 
-    def restore(self, record: SubscriptionRecord, snapshot: str, *, force: bool, dry_run: bool) -> list[Move]:
+    def restore(self, queue: str, name: str, snapshot: str, *, force: bool, dry_run: bool) -> list[Move]:
         """See Client.restore_snapshot."""
-        kept = self.one(record, snapshot).positions
-        saved = {number: one for number, one in kept.items() if number in record.starts}
-        if not saved:
-            raise InvalidRequest(
-                f"snapshot {snapshot!r} is of other partitions than subscription {record.name!r} reads now"
-            )
-        return self._positions.put(
-            record, {number: one.position for number, one in saved.items()},
-            parked={number: one.parked for number, one in saved.items()}, force=force, dry_run=dry_run,
-        )  # fmt: skip
+        record, kept = self._positions.record(queue, name), self.one(queue, name, snapshot)
+        return self._positions.put(record, kept.positions, force=force, dry_run=dry_run)

@@ -13,6 +13,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
@@ -24,6 +25,7 @@ from delivery.dispatch.window import Window
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 
 
 class Link(Protocol):
@@ -57,6 +59,8 @@ class Begin(msgspec.Struct, frozen=True):
     """What an earlier worker knew of the first message behind `position`."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to `position`."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if the subscription is one."""
 
 
 class SubscriptionWorker:
@@ -77,7 +81,9 @@ class SubscriptionWorker:
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        self._scanner = MessageScanner(source, wanted, config.push_bytes)
+        self._scanner = MessageScanner(
+            replayed(source, begin.replay, stream.partition, begin.position), wanted, config.push_bytes
+        )
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)

@@ -14,7 +14,7 @@ import msgspec
 
 from delivery.errors import BadVersion, HootError, SubscriptionBusy, UnknownPartition
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
-from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import SavedPosition
 from delivery.metastore.managers.states import MoveState
 from delivery.metastore.subscriptions import Subscriptions
 
@@ -22,19 +22,14 @@ from delivery.metastore.subscriptions import Subscriptions
 class Positions(Subscriptions):
     """Moving positions."""
 
-    def move_positions(
-        self, queue: str, name: str, positions: Mapping[int, int], *, force: bool,
-        parked: Mapping[int, tuple[ParkedKey, ...]] | None = None,
-    ) -> None:  # fmt: skip
-        """Put a subscription's positions, by partition, to the ids after which it is to go on.
-
-        Nothing is parked then but what is given.
+    def move_positions(self, queue: str, name: str, places: Mapping[int, SavedPosition], *, force: bool) -> None:
+        """Put a subscription, by partition, to the ids after which it is to go on, with what is to be parked then.
 
         Raises UnknownQueue, UnknownSubscription, UnknownPartition, and SubscriptionBusy while a subscriber is attached,
         unless forced: nothing has changed then. MetadataUnavailable, BadVersion: some may have been moved.
         """
         found = self._preferences(queue, name).value
-        unread = sorted(set(positions) - set(found.starts))
+        unread = sorted(set(places) - set(found.starts))
         if unread:
             raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {unread[0]}")
         holder = None if force else self.listener(queue, name)
@@ -45,13 +40,12 @@ class Positions(Subscriptions):
                 address=holder.host_port,
             )
         states = self.managers.subscriptions.read_states(found)
-        number = 1 + max([found.moves, *(one.value.moves for one in states.values())])
-        held = parked or {}
-        moves = [MoveState(found, one, after, number, held.get(one, ())) for one, after in positions.items()]
+        moved = 1 + max([found.moves, *(one.value.moves for one in states.values())])
+        moves = [MoveState(found, number, one.position, moved, one.parked) for number, one in places.items()]
         for outcome in self.managers.subscriptions.move_states(moves):
             if isinstance(outcome, HootError):
                 raise outcome
-        self._tell_of_move(queue, name, number)
+        self._tell_of_move(queue, name, moved)
 
     def _tell_of_move(self, queue: str, name: str, number: int) -> None:
         for attempt in range(ATTEMPTS):

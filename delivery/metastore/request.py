@@ -116,6 +116,7 @@ def new_record(
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
+        replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip
 
