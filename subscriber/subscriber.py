@@ -65,7 +65,8 @@ class Subscriber(Declaration):
         the messages for which `where(message)` is false are acknowledged without any listener being called.
 
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
-        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
+        or a dict of these by partition; or "latest-per-key", at the newest message of each key that is stored. One that
+        exists goes on at its checkpoints, with the partitions given now.
         `retry` says what becomes of messages that are not handled; None leaves that as it is. The subscription is
         registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
         `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint),

@@ -45,7 +45,9 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
-    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -56,7 +58,7 @@ def create(
     """
     from delivery.client import connect
 
-    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    first, chosen = options.first(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
         record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
     if as_json:

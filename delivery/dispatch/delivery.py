@@ -185,7 +185,8 @@ class Delivery:
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         record, state = self.attached.subscription, taken.value
         position = self._position(key, taken, watermark)
-        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay)
+        newest = record.newest.get(key.partition, 0)
+        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -119,6 +119,7 @@ class ReplaySource:
     async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See scanner.Source; returns when the first of the messages is due."""
         if after >= self._until:
+            self._read = None
             return None
         chunk = await self._chunk(after, bytes_max, refuses)
         if chunk is None:  # retention dropped the rest

@@ -3,7 +3,8 @@
 A position is a state, and a state has an owner that saves it. So each is written anew under the version that it has,
 with a move number above all before it: the owner's next save is refused, and it begins anew at what it then reads. The
 number goes along with its pushes, so that the subscriber, too, forgets what it had handled. Last of all the preferences
-get the number, which makes hosts look at once. Whoever breaks off in between says it again.
+get the number, which makes hosts look at once; from then on every message is delivered, also where it began with the
+newest of each key. Whoever breaks off in between says it again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Positions(Subscriptions):
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._preferences(queue, name)
-            moved = msgspec.structs.replace(found.value, moves=max(number, found.value.moves))
+            moved = msgspec.structs.replace(found.value, moves=max(number, found.value.moves), newest={})
             try:
                 self.managers.subscriptions.update_subscription_data(moved, found.version)
             except BadVersion:

@@ -17,7 +17,7 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
-from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.ids import EARLIEST, LATEST, LATEST_PER_KEY, MessageId, Start, check_start, first_id_at
 from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
@@ -42,6 +42,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its canonical JSON."""
     retry: RetryPolicy | None = None
     """None leaves it as it is."""
+    newest: bool = False
+    """Partitions without a start of their own begin with the newest message of each key."""
 
 
 def check_request(
@@ -60,13 +62,15 @@ def check_request(
         if own:
             raise InvalidRequest("starts per partition are given twice, with partitions and with start")
         own, start = start, "latest"
+    newest = start == LATEST_PER_KEY
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
     return Request(
-        queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
+        queue=check_name("queue", queue), partitions=chosen, start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
+        topics=topics_asked(topics), filter=filter_asked(filter), newest=newest,
+        retry=None if retry is None else check_policy(retry),
     )  # fmt: skip
 
 
@@ -109,6 +113,12 @@ def new_record(
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
         for number in partitions_of(request, queue)
     }
+    begun_so = {} if found is None else found.newest
+    newest = {
+        number: begun_so[number] if number in begun_so else last_id(number)
+        for number in starts
+        if number in begun_so or (request.newest and number not in known and number not in request.starts)
+    }
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts,
         topics=kept(request.topics, () if found is None else found.topics),
@@ -116,7 +126,7 @@ def new_record(
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
-        replay=None if found is None else found.replay,
+        newest=newest, replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip
 

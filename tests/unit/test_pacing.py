@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-import trio
 from hypothesis import given, strategies as st
-from trio.testing import MockClock
 
 from delivery.batch import Row, encode, headers_in, open_batch, peek, stamp
 from delivery.batch.pick import pick
-from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.pacing import Pace, ReplaySource, cut, next_id
-from delivery.dispatch.scanner import MessageScanner
 from delivery.errors import InvalidRequest
 from delivery.filters import Filter, Topics
 from delivery.ids import ID_MAX, MessageId
 from delivery.metastore.replays import MAX, Replay, check_speed, wrong_in_replay
-from delivery.storage.base import Chunk
 from tests.dispatch import ScriptedPartition, batch_at
+from tests.unit.scanning import Found, chunk_of, ids_in, scan
 
 
 def sparse(ids: Sequence[int]) -> bytes:
@@ -29,17 +25,6 @@ def sparse(ids: Sequence[int]) -> bytes:
     header = peek(data)
     assert header is not None
     return pick(open_batch(stamp(header, data, ids[0], 1)[1]), ids)
-
-
-def chunk_of(batches: Sequence[bytes]) -> Chunk:
-    data = b"".join(batches)
-    return Chunk(data, tuple(header for _, header in headers_in(data)))
-
-
-def ids_in(data: bytes) -> list[int]:
-    return [
-        number for at, header in headers_in(data) for number in open_batch(data[at : at + header.length], header).ids()
-    ]
 
 
 # -- what is cut
@@ -110,27 +95,10 @@ def test_who_waits_as_told_sees_each_message_at_its_time_and_in_order(speed: flo
 # -- through a scanner
 
 
-def scan(
-    batches: list[bytes], until: int, pace: Pace, wanted: Filter | None = None, after: int = 0, seconds: float = 1e6
-) -> list[tuple[float, int, list[int]]]:
-    """(when, position, ids) of all pieces that a scanner of a replay puts within a time."""
-    pieces: list[tuple[float, int, list[int]]] = []
-    partition = ScriptedPartition(batches)
-
-    async def main() -> None:
-        began = trio.current_time()
-
-        def take() -> None:
-            piece = buffer.take()
-            pieces.append((round(trio.current_time() - began, 3), piece.last_id, ids_in(piece.data)))
-
-        buffer = Buffer(10**6, 10**9, take)
-        source = ReplaySource(partition, until, pace)
-        with trio.move_on_after(seconds):
-            await MessageScanner(source, wanted, 10**6).run(buffer, after)
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-    return pieces
+def replay(
+    batches: list[bytes], until: int, pace: Pace, wanted: Filter | None = None, after: int = 0
+) -> list[Found]:  # fmt: skip
+    return scan(ReplaySource(ScriptedPartition(batches), until, pace), wanted, after)
 
 
 def at(second: float, count: int = 1, topic: str = "a") -> bytes:
@@ -144,7 +112,7 @@ def second_of(number: int) -> float:
 def test_a_replay_has_the_pace_of_its_messages_batch_by_batch_and_ends() -> None:
     start = MessageId.of(1_000_000) - 1
     until = MessageId.of(1_000_000 + 7_000, 1)
-    pieces = scan([at(0), at(2, 3), at(7, 4), at(9)], until, Pace(2.0, start), after=start)
+    pieces = replay([at(0), at(2, 3), at(7, 4), at(9)], until, Pace(2.0, start), after=start)
     assert [(when, [second_of(one) for one in ids]) for when, _, ids in pieces] == [
         (0.0, [0.0]), (1.0, [2.0] * 3), (3.5, [7.0] * 2)
     ]  # fmt: skip
@@ -153,7 +121,7 @@ def test_a_replay_has_the_pace_of_its_messages_batch_by_batch_and_ends() -> None
 
 def test_without_a_pace_all_comes_at_once_up_to_the_end_and_nothing_that_is_new() -> None:
     until = int(MessageId.of(1_000_000 + 5_000))
-    pieces = scan([at(0), at(3), at(9)], until, Pace(MAX, 0))
+    pieces = replay([at(0), at(3), at(9)], until, Pace(MAX, 0))
     assert [(when, len(ids)) for when, _, ids in pieces] == [(0.0, 2), (0.0, 0)]
     assert pieces[-1][1] == until, "the position ends where the replay does, though no message is there"
 
@@ -161,20 +129,20 @@ def test_without_a_pace_all_comes_at_once_up_to_the_end_and_nothing_that_is_new(
 def test_what_a_filter_refuses_is_not_waited_for_at_the_end_and_the_position_ends_all_the_same() -> None:
     until = int(MessageId.of(1_000_000 + 9_000))
     wanted = Filter(Topics(("a",)))
-    pieces = scan([at(0), at(3, topic="b"), at(9, topic="b")], until, Pace(MAX, 0), wanted)
+    pieces = replay([at(0), at(3, topic="b"), at(9, topic="b")], until, Pace(MAX, 0), wanted)
     assert [ids for _, _, ids in pieces if ids] == [ids_in(at(0))]
     assert pieces[-1][1] == until
 
 
 def test_a_replay_of_which_retention_dropped_the_rest_is_over() -> None:
-    pieces = scan([], 500, Pace(1.0, 10), after=10)
+    pieces = replay([], 500, Pace(1.0, 10), after=10)
     assert [(when, position) for when, position, _ in pieces] == [(0.0, 500)]
 
 
 def test_a_batch_of_many_times_is_given_bit_by_bit() -> None:
     ids = [MessageId.of(1_000_000 + second * 1000) for second in (0, 1, 3)]
     whole = sparse_of_times(ids)
-    pieces = scan([whole], ids[-1], Pace(1.0, ids[0] - 1), after=ids[0] - 1)
+    pieces = replay([whole], ids[-1], Pace(1.0, ids[0] - 1), after=ids[0] - 1)
     assert [(when, numbers) for when, _, numbers in pieces if numbers] == [
         (0.0, [ids[0]]),
         (1.0, [ids[1]]),

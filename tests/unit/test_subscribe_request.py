@@ -208,6 +208,15 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
         check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
 
 
+def test_the_newest_of_each_key_is_wanted_up_to_what_is_stored_where_a_partition_is_new() -> None:
+    made = record(start="latest-per-key")
+    assert (made.starts, made.newest) == (dict.fromkeys(LAST, EARLIEST), LAST)
+    assert record(made, never).newest == LAST, "a start counts once"
+    assert record(EXISTING, start="latest-per-key").newest == {2: LAST[2], 3: LAST[3]}
+    assert record(partitions={0: "earliest"}, start="latest-per-key").newest == {}
+    assert record(None, never, start="earliest").newest == {}
+
+
 def test_names_that_leave_none_for_the_dead_letters_are_refused_when_these_are_asked_for() -> None:
     def made(retry: RetryPolicy | None) -> SubscriptionRecord:
         asked = check_request("flights", 0, None, "earliest", retry=retry)

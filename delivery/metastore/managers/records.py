@@ -154,6 +154,7 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
     if wrong := wrong_in(record.retry) or (wrong_in_replay(record.replay) if record.replay else ""):
         return wrong
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
+    fine = fine and all(0 <= at <= ID_MAX for at in record.newest.values())
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 
 
