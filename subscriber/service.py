@@ -25,6 +25,7 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
@@ -56,6 +57,7 @@ class Attachment:
         """The listeners as they stand now."""
         listeners, seconds = self.subscription.listeners, self.record.retry.timeout_seconds
         if self._calls is None or listeners is not self._made_for[0] or seconds != self._made_for[1]:
+            check_effects(listeners, self.record)
             self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, seconds)
             self._made_for = (listeners, seconds)
         return self._calls
