@@ -177,11 +177,10 @@ class Admin:
         for number, start in sorted(record.starts.items()):
             until = record.replay.end(number) if record.replay else 0
             partitions.append(self._subscribed(queue, number, start, states.get(number), until))
-        left = any(one.parked for one in states.values())
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
             None if listener is None else listener.host_port, record.retry, tuple(partitions), record.replay,
-            _is_over(record.replay, partitions) and not left,
+            _is_over(record.replay, partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -264,8 +263,7 @@ class Admin:
             if not error.retryable:
                 raise
             return SubscribedPartition(*place, None, None, None, None, parked)
-        end = MessageId(until or max(info.lastId, position))
-        return SubscribedPartition(*place, end, lag, age, host, parked)
+        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
@@ -285,7 +283,9 @@ class Admin:
 
 
 def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
-    return replay is not None and all(one.position >= replay.end(one.partition) for one in partitions)
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

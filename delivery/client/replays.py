@@ -16,7 +16,7 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Replay, Speed, check_speed
-from delivery.model import check_name
+from delivery.metastore.request import check_own_name
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Replays:
         """Raises what keeps `into` from being made, as far as that can be known before."""
         if record.replay is not None:
             raise InvalidRequest(f"subscription {record.name!r} is a replay itself: replay {record.replay.of!r}")
-        check_name("subscription", into)
+        check_own_name(into)
         if record.retry.dead_letters:
             dead_letter_queue(record.queue, into)
         found = self._catalog.subscription(record.queue, into)

@@ -47,12 +47,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Names and patterns; empty for all."""
     filter: str | Keep | None = KEEP
     """A rule in its canonical JSON."""
+    newest: bool = False
+    """Partitions without a start of their own begin with the newest message of each key."""
     retry: Mapping[str, object] = {}
     """The fields of its RetryPolicy that are to change."""
     mode: Mode = "create_or_attach"
     """Whether it may be there already, and may be new."""
-    newest: bool = False
-    """Partitions without a start of their own begin with the newest message of each key."""
 
 
 def check_request(
@@ -82,7 +82,7 @@ def check_request(
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter), retry=retry_asked(retry), mode=mode, newest=newest,
+        topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
     )  # fmt: skip
 
 
@@ -150,9 +150,15 @@ def _newest(
     }
 
 
-def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
-    if name.startswith(RESERVED):
+def check_own_name(name: str) -> str:
+    """`name` if it may name a subscription of an application's. Raises InvalidRequest."""
+    if check_name("subscription", name).startswith(RESERVED):
         raise InvalidRequest(f"{name!r}: names of subscriptions that begin with {RESERVED} are Hoot's own")
+    return name
+
+
+def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
+    check_own_name(name)
     if found is not None and request.mode == "create":
         raise SubscriptionExists(f"queue {request.queue!r} has a subscription {name!r} already")
     if found is None and request.mode == "attach":
