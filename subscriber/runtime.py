@@ -11,7 +11,15 @@ from typing import Literal
 
 import trio
 
-from delivery.errors import HootError, InvalidRequest, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.errors import (
+    BadVersion,
+    GroupMismatch,
+    HootError,
+    InvalidRequest,
+    SubscriptionBusy,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -30,6 +38,8 @@ _IDLE_SECONDS = 86_400.0
 """A region host keeps its connection also while there is nothing to push."""
 _RENEW_SECONDS = 30.0
 """How often the registration is looked at without any hint."""
+_PLANS_MAX = 10
+"""For joining a group, while others change it at the same moment."""
 _RENEW_PAUSE_SECONDS = 1.0
 """After ZooKeeper could not be asked."""
 
@@ -41,7 +51,9 @@ class Runtime:
         """`on_event` is called on the dispatch thread."""
         self._settings, self._on_event = settings, on_event
         self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
-        self._registration = SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force)
+        self._registration = SubscriberZooKeeper(
+            self._zookeeper, settings.name, force=settings.force, member=settings.member_name()
+        )
         self._dispatcher = Dispatcher()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._changing = trio.Lock()
@@ -124,7 +136,7 @@ class Runtime:
         async with self._changing:
             plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
             for subscription, plan in zip(subscriptions, plans, strict=True):
-                await self._attach(subscription, plan)
+                await self._join(subscription, plan)
 
     async def remove(self, queue: str) -> None:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
@@ -137,9 +149,22 @@ class Runtime:
 
     # -- what run consists of
 
+    async def _join(self, subscription: Subscription, plan: Plan) -> None:
+        """Attach; when other members of a group did so at the same moment, by another plan."""
+        for _ in range(_PLANS_MAX):
+            try:
+                return await self._attach(subscription, plan)
+            except BadVersion:
+                if plan.record.kind == "exclusive":
+                    raise
+            plan = await trio.to_thread.run_sync(self._registration.plan, subscription.request)
+        await self._attach(subscription, plan)
+
     async def _attach(self, subscription: Subscription, plan: Plan) -> None:
         queue = subscription.queue
-        listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
+        listener = ListenerRecord(
+            address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
+        )
         attachment = Attachment(subscription, plan.record, listener)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
@@ -147,7 +172,7 @@ class Runtime:
         except BaseException:
             del self._service.attached[queue]
             raise
-        self._registration.watch(queue, partial(self._post, self._hint))
+        self._registration.watch(queue, listener, partial(self._post, self._hint))
         self._set_state(attachment, "attached")
 
     async def _serve(self, server: ThriftServer) -> None:
@@ -172,7 +197,7 @@ class Runtime:
         queue = attachment.subscription.queue
         try:
             again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
-        except SubscriptionBusy as error:
+        except (SubscriptionBusy, GroupMismatch) as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
             self._end(attachment, "deleted", error)

@@ -5,8 +5,8 @@ the subscription is registered. A start counts once: a subscription that exists 
 start.
 
 Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
-subscription is not undone by the next start of its program; None means none. So does its retry policy, where none is
-given.
+subscription is not undone by the next start of its program; None means none. So do its retry policy and its kind, where
+none is given.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.metastore.groups import Kind, check_kind
 from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
@@ -42,6 +43,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its canonical JSON."""
     retry: RetryPolicy | None = None
     """None leaves it as it is."""
+    kind: Kind | None = None
+    """None leaves it as it is."""
 
 
 def check_request(
@@ -51,6 +54,7 @@ def check_request(
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
     retry: RetryPolicy | None = None,
+    kind: str | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -67,6 +71,7 @@ def check_request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
+        kind=None if kind is None else check_kind(kind),
     )  # fmt: skip
 
 
@@ -96,9 +101,9 @@ def new_record(
 ) -> SubscriptionRecord:  # fmt: skip
     """The durable record that `request` makes of `found`, or of nothing.
 
-    Partitions that `found` has keep their starts (and by that, their checkpoints), and so does its retry policy unless
-    another is asked for. `last_id(partition)` asks a host; it
-    is called only for partitions that begin at the latest message, or at an id that may lie in the future.
+    Partitions that `found` has keep their starts (and by that, their checkpoints), and so do its retry policy and its
+    kind unless others are asked for. `last_id(partition)` asks a host; it is called only for partitions that begin at
+    the latest message, or at an id that may lie in the future.
     """
     if found is not None and found.generation != queue.generation:
         found = None
@@ -117,6 +122,8 @@ def new_record(
         moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
         released_ms=0 if found is None else found.released_ms,
+        kind=request.kind or ("exclusive" if found is None else found.kind),
+        holders={} if found is None else found.holders,
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class SimulatedSubscriber(Machine):
             registration.register(Plan(record, record, replace), listener)
 
         registered = False
-        registration.watch(record.queue, self._hint)
+        registration.watch(record.queue, listener, self._hint)
         while True:
             self._hinted = trio.Event()
             try:
