@@ -98,6 +98,8 @@ class MessageSender:
     def stop(self) -> None:
         """Send nothing more of this run."""
         self._current = None
+        if self._recalling:
+            self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
@@ -114,7 +116,7 @@ class MessageSender:
     def recall(self) -> None:
         """End the run, as soon as what the listener has begun is answered; it gives back what it has not begun.
 
-        An empty push of a later run does that: what waits behind the push under way is stale then.
+        An empty push of the next run does that: what waits behind the push under way is stale then.
         """
         run, window = self._current, self._window
         if run is None or self._recalling:
@@ -122,7 +124,8 @@ class MessageSender:
         self._recalling = True
         try:
             if not self._end_if_recalled():
-                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None)
+                parked = More(parked=tuple(self._retrier.parking.messages()))
+                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None, parked)
         except HootError as error:
             self._refused(error)
 
