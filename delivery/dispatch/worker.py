@@ -131,7 +131,7 @@ class SubscriptionWorker:
         """
         self._resting.cancel()  # it was meant for the former listener
         if grace_seconds > 0:
-            self._running.deadline = trio.current_time() + grace_seconds
+            self._running.deadline = min(self._running.deadline, trio.current_time() + grace_seconds)
             self._sender.recall()
         else:
             self._sender.give_up()

@@ -50,6 +50,8 @@ class Member:
         self._service.attached["orders"] = Attachment(subscription, record, self.record)
         self._asked, self._taken = trio.open_memory_channel[tuple[Any, Promise[object], Callable[..., None]]](1000)
         self.ready = True
+        self.runs: list[tuple[int, bool]] = []
+        """Of each push, and whether it was to recall the others."""
 
     async def target(self) -> Member:
         await trio.lowlevel.checkpoint()
@@ -62,6 +64,7 @@ class Member:
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
         more: More | None = None,
     ) -> None:  # fmt: skip
+        self.runs.append((run, not data))
         idl, more = load_idl("subscriber"), more or More()
         push = idl.Push(
             queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,

@@ -160,6 +160,24 @@ def test_wherever_it_goes_no_message_is_lost_nor_overtaken(seed: int, patient: b
     assert (group.position, group.ledger.parked) == (NUMBERS[-1], ())
 
 
+def test_a_member_that_gets_back_what_it_did_not_end_gets_it_in_another_run() -> None:
+    seen: Seen = []
+    group = pair(seen, 10_000.0)
+
+    async def story() -> None:
+        await trio.sleep(5)
+        group.move("two", 30)
+        await trio.sleep(20)
+        group.move("one", 30)
+        await trio.sleep(9)
+        assert [run for run, recalls in group.members["one"].runs if recalls] == [2]
+        await trio.sleep(2)
+        assert max(group.members["one"].runs) == (3, False), "30 s after it was taken away first"
+        assert group.members["two"].runs == []
+
+    simulated(lambda: group.run(story))
+
+
 def test_recalling_a_worker_that_sends_nothing_is_fine() -> None:
     group = pair([], 0.0)
 
