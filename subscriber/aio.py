@@ -44,7 +44,7 @@ class AsyncSubscriber(Declaration):
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry, kind)
+        request = check_request(queue, partitions, topics, start, filter, retry, kind=kind)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Declaration:
     """What an application declares, before and while its subscriber runs. Base of both faces; thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a subscriber has so many sides
         self,
         name: str,
         zookeeper: str = ZOOKEEPER_DEFAULT,

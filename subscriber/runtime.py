@@ -153,7 +153,8 @@ class Runtime:
         """Attach; when other members of a group did so at the same moment, by another plan."""
         for _ in range(_PLANS_MAX):
             try:
-                return await self._attach(subscription, plan)
+                await self._attach(subscription, plan)
+                return
             except BadVersion:
                 if plan.record.kind == "exclusive":
                     raise

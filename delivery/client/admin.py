@@ -11,12 +11,14 @@ import msgspec
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
@@ -75,9 +77,22 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     filter: str | None
     """Its rule as JSON."""
+    kind: Kind
     listener: str | None
-    """host:port of the subscriber that is attached."""
+    """host:port of the subscriber that is attached to an exclusive one."""
+    members: tuple[Member, ...]
+    """Of a group, by name."""
     partitions: tuple[SubscribedPartition, ...]
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """host:port of all who are attached."""
+        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
+
+    @property
+    def holders(self) -> dict[int, str]:
+        """Which member gets a partition."""
+        return {number: one.member for one in self.members for number in one.partitions}
 
     @property
     def lag(self) -> int | None:
@@ -151,14 +166,15 @@ class Admin:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
         states = self._catalog.states(queue, name)
-        listener = self._catalog.listener(queue, name)
+        attached = self._catalog.members(queue, name)
+        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
         partitions = []
         for number, start in sorted(record.starts.items()):
             position = states[number].position if number in states else start
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
+            record.kind, listener, members_of(record, attached), tuple(partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:

@@ -19,6 +19,7 @@ from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
@@ -151,14 +152,15 @@ class Client:
 
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
-        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest",
+        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", kind: Kind = "exclusive",
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter` and `start` as in Subscriber.subscribe. Raises SubscriptionExists,
+        `partitions`, `topics`, `filter`, `start` and `kind` as in Subscriber.subscribe. Raises SubscriptionExists,
         UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
         """
-        return self._open().create_subscription(name, check_request(queue, partitions, topics, start, filter))
+        request = check_request(queue, partitions, topics, start, filter, kind=kind)
+        return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,

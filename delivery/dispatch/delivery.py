@@ -87,7 +87,8 @@ class Tools(msgspec.Struct, frozen=True):
 
 class Delivery:
     """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery, but for
-    the members of a group, which come and go."""
+    the members of a group, which come and go.
+    """
 
     def __init__(self, attached: Attached, tools: Tools) -> None:
         self.attached = attached

@@ -1,7 +1,7 @@
 """The listeners of one subscription as its workers see them: a link to each, and for each partition the way to one.
 
-A worker keeps its way for as long as it runs. Where the way turns to another member, the worker is recalled, and asks it
-again for its next run: nothing else of the subscription is interrupted.
+A worker keeps its way for as long as it runs. Where the way turns to another member, the worker is recalled, and asks
+it again for its next run: nothing else of the subscription is interrupted.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ def check_kind(kind: object) -> Kind:
     return cast("Kind", kind)
 
 
-def assign(kind: Kind, members: Iterable[str], partitions: Iterable[int], previous: Holders) -> dict[str, tuple[int, ...]]:
+def assign(
+    kind: Kind, members: Iterable[str], partitions: Iterable[int], previous: Holders
+) -> dict[str, tuple[int, ...]]:
     """Who gets which partition; all of them have exactly one of the members, of which there must be one.
 
     With "shared" no member has more than one partition more than another, and as few as possible move away from who

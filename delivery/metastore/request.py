@@ -54,6 +54,7 @@ def check_request(
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
     retry: RetryPolicy | None = None,
+    *,
     kind: str | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""

@@ -27,7 +27,7 @@ Handle = Callable[[Message], object]
 
 
 class Member:
-    """A subscriber: pushes wait until it has answered those before. One that it calls its listener for takes `seconds`."""
+    """A subscriber: pushes wait until it has answered those before. One with messages to handle takes time."""
 
     def __init__(self, name: str, handle: Handle, policy: RetryPolicy, seconds: float) -> None:
         self.seconds = seconds

@@ -53,7 +53,7 @@ class ScriptedTree:
     def seats(self, queues: Sequence[str]) -> list[dict[str, tuple[str, ...]]]:
         if self.away:
             raise MetadataUnavailable("away")
-        return [{name: self.members for name in self.listeners.get(queue, ())} for queue in queues]
+        return [dict.fromkeys(self.listeners.get(queue, ()), self.members) for queue in queues]
 
     def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
         self.read += names
