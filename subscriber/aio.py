@@ -126,4 +126,4 @@ class AsyncSubscriber(Declaration):
 
     def _delete(self, queue: str) -> None:
         with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)

@@ -17,11 +17,15 @@ import msgspec
 from delivery.errors import BadVersion, GroupMismatch, SubscriptionBusy, SubscriptionExists, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
-from delivery.metastore.records import ListenerRecord, SubscriptionRecord, differing_options
+from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
 from delivery.metastore.request import Request, new_record
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.hello import is_alive
 from subscriber.hosts import Hosts
+from subscriber.subscription import is_pattern
+
+_PLANS_MAX = 10
+"""For joining a group, while others change it at the same moment."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -64,6 +68,10 @@ class SubscriberZooKeeper:
             self._check_agreement(present, record, member)
         return Plan(record, found, replace, member)
 
+    def matching(self, pattern: str) -> list[QueueRecord]:
+        """The queues whose names match a pattern."""
+        return self._catalog.queues_like(pattern)
+
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
         """Write what was planned, and attach `listener` for as long as the session lives.
 
@@ -84,6 +92,19 @@ class SubscriberZooKeeper:
         elif record != found:
             self._catalog.change_subscription(record.queue, record.name, partial(self._changed, plan))
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace, agreed=record)
+
+    def join(self, request: Request, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
+        """`register`; when other members of a group did so at the same moment, by another plan. Gives what it wrote."""
+        for _ in range(_PLANS_MAX):
+            try:
+                self.register(plan, listener)
+            except BadVersion:
+                if not listener.member:
+                    raise
+                plan = self.plan(request)
+            else:
+                return plan.record
+        raise BadVersion(f"subscription {self._name!r} on queue {request.queue!r} is changed all the time: try again")
 
     def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
         """Make sure that `listener` is attached still; True when it had to be attached again.
@@ -116,6 +137,21 @@ class SubscriberZooKeeper:
             if (alive := self._first_alive(queue, others)) is not None:
                 raise self._busy(queue, alive)
         self._catalog.delete_subscription(queue, self._name)
+
+    def delete_matching(self, queue: str) -> None:
+        """Delete the durable state of a subscription that is not attached here, or of all that a pattern matches.
+
+        Raises as `delete`.
+        """
+        if not is_pattern(queue):
+            self.delete(queue)
+            return
+        names = [one.name for one in self.matching(queue)]
+        found = [name for name in names if self._catalog.subscription(name, self._name) is not None]
+        if not found:
+            raise UnknownSubscription(f"no queue that matches {queue!r} has a subscription {self._name!r}")
+        for name in found:
+            self.delete(name)
 
     def _replaceable(self, queue: str, member: str) -> ListenerRecord | None:
         """The listener that is attached in this place, if it may be replaced: none, a dead one, or any with force.

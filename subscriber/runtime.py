@@ -12,7 +12,6 @@ from typing import Literal
 import trio
 
 from delivery.errors import (
-    BadVersion,
     GroupMismatch,
     HootError,
     InvalidRequest,
@@ -25,6 +24,7 @@ from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from subscriber.dispatch import Dispatcher
+from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Attachment, Counters, ListenerService
 from subscriber.settings import Settings
@@ -38,8 +38,6 @@ _IDLE_SECONDS = 86_400.0
 """A region host keeps its connection also while there is nothing to push."""
 _RENEW_SECONDS = 30.0
 """How often the registration is looked at without any hint."""
-_PLANS_MAX = 10
-"""For joining a group, while others change it at the same moment."""
 _RENEW_PAUSE_SECONDS = 1.0
 """After ZooKeeper could not be asked."""
 
@@ -56,6 +54,7 @@ class Runtime:
         )
         self._dispatcher = Dispatcher()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
+        self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
@@ -105,6 +104,7 @@ class Runtime:
                 nursery.start_soon(self._serve, server)
                 await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
+                nursery.start_soon(self._patterns.run, self._changing)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down(server)
@@ -134,32 +134,31 @@ class Runtime:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
-            plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
-            for subscription, plan in zip(subscriptions, plans, strict=True):
-                await self._join(subscription, plan)
+            await self._patterns.begin(subscriptions)
 
     async def remove(self, queue: str) -> None:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
         async with self._changing:
-            attachment = self._service.attached.get(queue)
-            own = None if attachment is None else attachment.listener
-            await trio.to_thread.run_sync(self._registration.delete, queue, own)
-            if attachment is not None:
-                self._end(attachment, "deleted", None)
+            for one in self._patterns.remove(queue):
+                try:
+                    await self._remove(one)
+                except (UnknownSubscription, UnknownQueue):
+                    if one == queue:
+                        raise
 
     # -- what run consists of
 
-    async def _join(self, subscription: Subscription, plan: Plan) -> None:
-        """Attach; when other members of a group did so at the same moment, by another plan."""
-        for _ in range(_PLANS_MAX):
-            try:
-                await self._attach(subscription, plan)
-                return
-            except BadVersion:
-                if plan.record.kind == "exclusive":
-                    raise
-            plan = await trio.to_thread.run_sync(self._registration.plan, subscription.request)
-        await self._attach(subscription, plan)
+    async def _remove(self, queue: str) -> None:
+        attachment = self._service.attached.get(queue)
+        own = None if attachment is None else attachment.listener
+        await trio.to_thread.run_sync(self._registration.delete, queue, own)
+        if attachment is not None:
+            self._end(attachment, "deleted", None)
+
+    async def _register(self, subscriptions: Sequence[Subscription]) -> None:
+        plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
+        for subscription, plan in zip(subscriptions, plans, strict=True):
+            await self._attach(subscription, plan)
 
     async def _attach(self, subscription: Subscription, plan: Plan) -> None:
         queue = subscription.queue
@@ -169,7 +168,8 @@ class Runtime:
         attachment = Attachment(subscription, plan.record, listener)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            await trio.to_thread.run_sync(self._registration.register, plan, listener)
+            join = partial(self._registration.join, subscription.request, plan, listener)
+            attachment.record = await trio.to_thread.run_sync(join)
         except BaseException:
             del self._service.attached[queue]
             raise
@@ -232,6 +232,7 @@ class Runtime:
         for attachment in self._service.attached.values():
             attachment.ended = True
             attachment.subscription.state = "stopped"
+        self._patterns.stop()
         await trio.to_thread.run_sync(self._zookeeper.stop)
 
     # -- news
@@ -241,7 +242,7 @@ class Runtime:
         attachment.ended = True
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
-        if error is not None and not self._service.attached:
+        if error is not None and not self._service.attached and not self._patterns:
             self.stop(error)
 
     def _set_state(

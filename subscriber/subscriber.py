@@ -61,6 +61,8 @@ class Subscriber(Declaration):
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
+        A pattern (`orders.*`) means all queues whose names match it, now and later, each with checkpoints of its own.
+
         `topics` are names and patterns (`orders.*`), `filter` an expression or a rule (docs/filters.md); the host sends
         what fulfils both. Left out, both stay as a subscription that exists has them; None means all. Of what comes,
         the messages for which `where(message)` is false are acknowledged without any listener being called.
@@ -97,7 +99,7 @@ class Subscriber(Declaration):
                 self._in_loop(lambda: runtime.remove(queue))
             else:
                 with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
         except UnknownSubscription:
             if declared is None or declared.state != "new":
                 raise

@@ -22,6 +22,11 @@ Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed", "move
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def is_pattern(queue: str) -> bool:
+    """Whether it stands for queues whose names match it."""
+    return "*" in queue
+
+
 class Event(msgspec.Struct, frozen=True):
     """Something that happened to a subscription: its new state, or one of these two.
 
@@ -62,13 +67,15 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.parts: dict[str, Subscription] = {}
+        """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"
 
     @property
     def queue(self) -> str:
-        """The queue subscribed to."""
+        """The queue subscribed to, or the pattern."""
         return self.request.queue
 
     def listener(self, call: F) -> F:
@@ -93,4 +100,6 @@ class Subscription:
         if len(self.listeners) >= LISTENERS_MAX:
             raise InvalidRequest(f"a subscription can have {LISTENERS_MAX} listeners")
         self.listeners = (*self.listeners, registered)
+        for part in tuple(self.parts.values()):
+            part.listeners = self.listeners
         return call

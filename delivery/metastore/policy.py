@@ -53,9 +53,13 @@ _WHOLE: Final = ("deliveries_max", "crashes_max")
 _SWITCHES: Final = ("dead_letters",)
 
 
+DEAD_LETTERS: Final = ".dlq"
+"""How the names of queues of dead letters end."""
+
+
 def dead_letter_queue(queue: str, subscription: str) -> str:
     """The queue of a subscription's dead letters. Raises InvalidRequest where the two names leave none for it."""
-    name = f"{queue}.{subscription}.dlq"
+    name = f"{queue}.{subscription}{DEAD_LETTERS}"
     if len(name) > NAME_MAX:
         raise InvalidRequest(
             f"the names of queue and subscription are too long together for dead letters: {name[:60]}… has {len(name)}"

@@ -21,7 +21,7 @@ from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
 from delivery.metastore.groups import Kind, check_kind
 from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
-from delivery.model import check_name, check_partition
+from delivery.model import NAME_MAX, check_name, check_partition
 
 Partitions = int | Iterable[int] | Mapping[int, Start] | None
 """One, some, some with their starts, or all that the queue has."""
@@ -31,6 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request. Starts are ids after which to begin (exclusive), or LATEST."""
 
     queue: str
+    """Or, of a subscriber, a pattern of queues (`orders.*`)."""
     partitions: tuple[int, ...] | None
     """None for all that the queue has."""
     starts: dict[int, int]
@@ -69,11 +70,25 @@ def check_request(
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
     return Request(
-        queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
+        queue=_checked_queue(queue, has_partitions=bool(own) or chosen is not None), partitions=chosen,
+        start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
         kind=None if kind is None else check_kind(kind),
     )  # fmt: skip
+
+
+def _checked_queue(queue: str, *, has_partitions: bool) -> str:
+    """The name of a queue, or a pattern of names."""
+    if "*" not in str(queue):
+        return check_name("queue", queue)
+    if len(queue) > NAME_MAX:
+        raise InvalidRequest(f"{queue[:40]!r}… is no pattern of queues: it has more than {NAME_MAX} characters")
+    if (rest := queue.replace("*", "")) not in ("", ".", ".."):
+        check_name("queue", rest)
+    if has_partitions:
+        raise InvalidRequest(f"{queue[:60]!r} may be many queues: partitions can be chosen only of a single one")
+    return queue
 
 
 def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
