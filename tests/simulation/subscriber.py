@@ -48,7 +48,7 @@ class SimulatedSubscriber(Machine):
 
     def __init__(
         self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script,
-        member: str = "",
+        *, member: str,
     ) -> None:  # fmt: skip
         super().__init__(kernel, name)
         self.session = SimulatedSession(self, server, reset_chance=0.002, deadline=1.5)

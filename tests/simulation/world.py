@@ -136,7 +136,7 @@ class World:
     def _start_subscriber(self, record: SubscriptionRecord, member: str) -> None:
         self._machines += 1
         name, port = f"{record.name}.{self._machines}", 9000 + self._machines
-        subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script, member)
+        subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script, member=member)
         again = partial(self._start_subscriber, record, member)
         self._start(subscriber, self.subscribers, subscriber.run, record, again)
 

@@ -78,7 +78,7 @@ def test_it_may_begin_before_there_is_any_queue_and_share_them_with_other_member
     with members[0], members[1]:
         queue = client.create_queue("new.one", partitions=2)
         parts = [member.subscriptions["new.*"].parts for member in members]
-        eventually(lambda: all(one["new.one"].state == "attached" for one in parts if one) and all(parts), "it is found")
+        eventually(lambda: [part.state for one in parts for part in one.values()] == ["attached"] * 2, "both find it")
         eventually(lambda: len(client.subscription_info("new.one", "audit").holders) == 2, "each gets a partition")
         for partition in (0, 1):
             queue.put(b"x", partition=partition)
