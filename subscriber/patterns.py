@@ -75,13 +75,16 @@ class Patterns:
                     for part in found:
                         await self._join(whole, part)
 
-    def remove(self, queue: str) -> list[str]:
-        """Forget a pattern; its queues, or the queue itself when it is none."""
-        whole = self._wholes.pop(queue, None)
-        if whole is None:
-            return [queue]
-        whole.state = "deleted"
-        return self._forget(whole)
+    def queues(self, queue: str) -> list[str]:
+        """The queues that a pattern was found to match; the queue itself when it is none."""
+        whole = self._wholes.get(queue)
+        return [queue] if whole is None else list(whole.parts)
+
+    def remove(self, queue: str) -> None:
+        """Forget a pattern, if it is one."""
+        if (whole := self._wholes.pop(queue, None)) is not None:
+            whole.state = "deleted"
+            self._forget(whole)
 
     def stop(self) -> None:
         """The subscriber has stopped."""
@@ -116,12 +119,11 @@ class Patterns:
                     whole.request, queue=queue.name, start=whole.request.start if start is None else start
                 )
                 whole.parts[queue.name] = part = Subscription(whole.name, request, whole.listeners, whole.where)
+                part.delivering = whole.delivering
                 self._seen[queue.name] = queue.generation
                 found.append(part)
         return found
 
-    def _forget(self, whole: Subscription) -> list[str]:
-        queues = list(whole.parts)
-        for queue in queues:
+    def _forget(self, whole: Subscription) -> None:
+        for queue in list(whole.parts):
             del whole.parts[queue], self._seen[queue]
-        return queues

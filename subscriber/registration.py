@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,17 @@ class Plan(msgspec.Struct, frozen=True):
     """The listener to take over from: a dead one, or any with force."""
     member: str = ""
     """As which the listener is to be attached; empty when it is exclusive."""
+    must_be_new: bool = False
+    """Whether one that somebody else makes in the meantime is in the way."""
+
+
+class Renewed(NamedTuple):
+    """A registration that stands."""
+
+    record: SubscriptionRecord
+    """The durable record as it is now."""
+    again: bool
+    """Whether the listener had to be attached again."""
 
 
 class SubscriberZooKeeper:
@@ -52,8 +64,9 @@ class SubscriberZooKeeper:
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.
 
-        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future), SubscriptionBusy, GroupMismatch,
-        NoHost and HostUnreachable when a start must be asked for and no host answers, MetadataUnavailable.
+        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future, a reserved name),
+        SubscriptionExists, UnknownSubscription, SubscriptionBusy, GroupMismatch, NoHost and HostUnreachable when a
+        start must be asked for and no host answers, MetadataUnavailable.
         """
         queue = self._catalog.queue(request.queue)
         found = self._catalog.subscription(request.queue, self._name)
@@ -66,7 +79,7 @@ class SubscriberZooKeeper:
             record = new_record(request, self._name, queue, found, last_id, now_ms)
         if present is not None:
             self._check_agreement(present, record, member)
-        return Plan(record, found, replace, member)
+        return Plan(record, found, replace, member, request.mode == "create")
 
     def matching(self, pattern: str) -> list[QueueRecord]:
         """The queues whose names match a pattern."""
@@ -76,7 +89,7 @@ class SubscriberZooKeeper:
         """Write what was planned, and attach `listener` for as long as the session lives.
 
         Raises SubscriptionBusy, GroupMismatch or BadVersion when somebody else changed the subscription since it was
-        planned.
+        planned, SubscriptionExists when it must be new.
         """
         record, found = plan.record, plan.found
         if found is not None and found.generation != record.generation:
@@ -86,6 +99,8 @@ class SubscriberZooKeeper:
             try:
                 self._catalog.put_subscription(record, create=True)
             except SubscriptionExists as error:
+                if plan.must_be_new:
+                    raise
                 raise BadVersion(error.message) from None
         elif record != found and record.kind == found.kind == "exclusive":
             self._catalog.put_subscription(record, create=False)
@@ -106,8 +121,8 @@ class SubscriberZooKeeper:
                 return plan.record
         raise BadVersion(f"subscription {self._name!r} on queue {request.queue!r} is changed all the time: try again")
 
-    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
-        """Make sure that `listener` is attached still; True when it had to be attached again.
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
+        """Make sure that `listener` is attached still.
 
         Raises SubscriptionBusy when another took its place over, GroupMismatch when it has no place any more,
         UnknownSubscription or UnknownQueue when the subscription was deleted.
@@ -116,10 +131,10 @@ class SubscriberZooKeeper:
         found = self._catalog.subscription(queue, self._name)
         if found is None or found.generation != record.generation:
             raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        if self._catalog.listener(queue, self._name, listener.member) == listener:
-            return False
-        self._catalog.attach(queue, self._name, listener)
-        return True
+        again = self._catalog.listener(queue, self._name, listener.member) != listener
+        if again:
+            self._catalog.attach(queue, self._name, listener)
+        return Renewed(found, again)
 
     def watch(self, queue: str, listener: ListenerRecord, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""

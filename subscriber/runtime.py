@@ -139,12 +139,13 @@ class Runtime:
     async def remove(self, queue: str) -> None:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
         async with self._changing:
-            for one in self._patterns.remove(queue):
+            for one in self._patterns.queues(queue):
                 try:
                     await self._remove(one)
                 except (UnknownSubscription, UnknownQueue):
                     if one == queue:
                         raise
+            self._patterns.remove(queue)
 
     # -- what run consists of
 
@@ -166,6 +167,7 @@ class Runtime:
             address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
         )
         attachment = Attachment(subscription, plan.record, listener)
+        subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
             join = partial(self._registration.join, subscription.request, plan, listener)
@@ -197,7 +199,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            renewed = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except (SubscriptionBusy, GroupMismatch) as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -207,13 +209,16 @@ class Runtime:
                         error)  # fmt: skip
             return False
         else:
-            if again or attachment.subscription.state != "attached":
+            attachment.record = renewed.record
+            if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""
         self._service.stopping = True
+        for attachment in self._service.attached.values():
+            self._service.resume(attachment)
         server.stop_accepting()
         self._dispatcher.stop()
         with trio.move_on_after(self._settings.grace_seconds):
@@ -240,6 +245,7 @@ class Runtime:
     def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
         """One subscription is over. When it was the last, so is `run`."""
         attachment.ended = True
+        self._service.resume(attachment)
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         if error is not None and not self._service.attached and not self._patterns:

@@ -1,10 +1,11 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, listener,
-members, lag, lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none
-is attached, or those who are are members: `{member, listener, partitions}`, where the listener is null for one that is
-gone. `lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription
-info` adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host, member}`. Numbers that
+members, retry, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`,
+null when none is attached, or those who are are members: `{member, listener, partitions}`, where the listener is null
+for one that is gone; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the
+oldest of them that is not acknowledged, and `parked` counts those that neither of them means. `subscription info` adds
+`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that
 cannot be had now (its host does not answer) are null.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import options, retrying
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.members import show_members
@@ -46,13 +47,14 @@ def create(
     topics: options.Topics = None,
     start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
     kind: options.Kind = None,
+    retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, kind, starts}, where starts are the ids behind
-    which the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, kind, starts, retry}, where starts are the ids
+    behind which the partitions begin.
     """
     from delivery.client import connect
     from delivery.metastore.groups import check_kind
@@ -60,13 +62,15 @@ def create(
     first, chosen = options.place(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
         record = client.create_subscription(
-            queue, name, partitions=chosen, topics=topics or None, start=first, kind=check_kind(kind or "exclusive")
-        )
+            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
+            kind=check_kind(kind or "exclusive"),
+        )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
             "all_partitions": record.all_partitions, "topics": list(record.topics), "kind": record.kind,
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+            "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip
     else:
         print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
@@ -125,23 +129,26 @@ def info(
         ("filter", found.filter or "none"),
         ("kind", found.kind),
         *([("listener", found.listener or "none is attached")] if found.kind == "exclusive" else []),
+        ("not handled", retrying.described(found.retry)),
     ])  # fmt: skip
     print()
     if found.kind != "exclusive":
         show_members(found)
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"),
-        Column("lag", "right"), Column("behind", "right"), Column("host"),
+        Column("lag", "right"), Column("behind", "right"), Column("parked", "right"), Column("host"),
         *([Column("member")] if found.members else []),
     ]  # fmt: skip
     rows = [
         [
             str(one.partition), _id(one.position), _id(one.end), number(one.lag), span(one.lag_seconds),
-            one.host or NOTHING, *([found.holders.get(one.partition, NOTHING)] if found.members else []),
+            number(one.parked), one.host or NOTHING,
+            *([found.holders.get(one.partition, NOTHING)] if found.members else []),
         ]
         for one in found.partitions
     ]  # fmt: skip
-    total = ["total", "", "", number(found.lag), span(found.lag_seconds), *[""] * (len(columns) - 5)]
+    ends = [""] * (len(columns) - 6)
+    total = ["total", "", "", number(found.lag), span(found.lag_seconds), number(found.parked), *ends]
     show_table(columns, rows, total=total if len(rows) > 1 else None)
 
 
@@ -184,8 +191,10 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "kind": found.kind,
         "listener": found.listener,
         "members": [msgspec.structs.asdict(one) for one in found.members],
+        "retry": msgspec.structs.asdict(found.retry),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
+        "parked": found.parked,
     }
 
 
@@ -197,6 +206,7 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "end": None if one.end is None else str(one.end),
         "lag": one.lag,
         "lag_seconds": _rounded(one.lag_seconds),
+        "parked": one.parked,
         "host": one.host,
     }
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
-from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.filtering import Explained, Filtering
 from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
-from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.groups import Kind
-from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.records import ParkedKey, SubscriptionState
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
@@ -65,6 +65,8 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     lag_seconds: float | None
     """The age of the oldest of these; 0 when there is none."""
     host: str | None
+    parked: int
+    """Messages up to `position` that are parked (docs/retries.md), as they were saved last."""
 
 
 class SubscriptionInfo(msgspec.Struct, frozen=True):
@@ -82,6 +84,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """host:port of the subscriber that is attached to an exclusive one."""
     members: tuple[Member, ...]
     """Of a group, by name."""
+    retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
 
     @property
@@ -96,9 +99,14 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known."""
+        """Of all partitions; None when one of them is not known. Without what is parked."""
         lags = [one.lag for one in self.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def parked(self) -> int:
+        """Messages of all partitions that are parked."""
+        return sum(one.parked for one in self.partitions)
 
     @property
     def lag_seconds(self) -> float | None:
@@ -162,6 +170,10 @@ class Admin:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._catalog.subscriptions(queue)
 
+    def check_subscription(self, queue: str, name: str) -> None:
+        """Raises UnknownQueue, UnknownSubscription."""
+        self._subscription(queue, name)
+
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
@@ -170,11 +182,10 @@ class Admin:
         listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            position = states[number].position if number in states else start
-            partitions.append(self._subscribed(queue, number, start, position))
+            partitions.append(self._subscribed(queue, number, start, states.get(number)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            record.kind, listener, members_of(record, attached), tuple(partitions),
+            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -190,10 +201,9 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+        self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
@@ -243,8 +253,12 @@ class Admin:
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
-    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
+    def _subscribed(
+        self, queue: str, partition: int, start: int, state: SubscriptionState | None
+    ) -> SubscribedPartition:
+        position = start if state is None else state.position
         place = (partition, MessageId(start), MessageId(position))
+        parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
             lag = self._calls.call(
@@ -255,8 +269,8 @@ class Admin:
         except HootError as error:
             if not error.retryable:
                 raise
-            return SubscribedPartition(*place, None, None, None, None)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
+            return SubscribedPartition(*place, None, None, None, None, parked)
+        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
