@@ -12,6 +12,7 @@ import trio
 from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
@@ -34,14 +35,15 @@ class AsyncSubscriber(Declaration):
     _ended: trio.Event | None = None
     _within: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
 
-    async def subscribe(
+    async def subscribe(  # noqa: PLR0913 - a subscription has so many sides
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
+        retry: RetryPolicy | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter)
+        request = check_request(queue, partitions, topics, start, filter, retry)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:

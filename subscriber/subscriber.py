@@ -14,6 +14,7 @@ import trio
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
@@ -40,9 +41,9 @@ class Subscriber(Declaration):
         subscriber.run()
 
     Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
-    run in its own trio loop. Delivery is at least once: a message whose listener raised, and what was not acknowledged
-    before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may be called from any
-    thread.
+    run in its own trio loop. Delivery is at least once: a message whose listener raised or returned Retry, and what was
+    not acknowledged before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may
+    be called from any thread.
     """
 
     _thread: threading.Thread | None = None
@@ -50,11 +51,12 @@ class Subscriber(Declaration):
     _token: trio.lowlevel.TrioToken | None = None
     _error: BaseException | None = None
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 - a subscription has so many sides
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+        retry: RetryPolicy | None = None, listener: Callable[..., object] | None = None,
+        batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
@@ -63,12 +65,13 @@ class Subscriber(Declaration):
         the messages for which `where(message)` is false are acknowledged without any listener being called.
 
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
-        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now. It
-        is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
+        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
+        `retry` says what becomes of messages that are not handled; None leaves that as it is. The subscription is
+        registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
         `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint),
         and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, filter)
+        request = check_request(queue, partitions, topics, start, filter, retry)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         runtime = self._runtime
         if runtime is not None:

@@ -76,15 +76,15 @@ class Subscription:
 
         A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
         (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time. An exception
-        means that the message was not handled: it and what follows in its partition come again after a pause. Raises
-        InvalidRequest when it cannot be called with one positional argument.
+        means that the message was not handled, and so does Retry or Reject, returned or raised: docs/retries.md says
+        what follows. Raises InvalidRequest when it cannot be called with one positional argument.
         """
         return self._add(call, "message")
 
     def batch_listener(self, call: F) -> F:
         """Call `call(messages)` with a list of all messages of a push, all of one partition and in order.
 
-        As `listener` otherwise; an exception means that none of them was handled.
+        As `listener` otherwise; an exception, Retry or Reject means that none of them was handled.
         """
         return self._add(call, "batch")
 

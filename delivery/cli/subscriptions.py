@@ -1,10 +1,11 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
-lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
-`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
-adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
-now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, retry,
+lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`, null when none
+is attached; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the oldest of
+them that is not acknowledged, and `parked` counts those that neither of them means. `subscription info` adds
+`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, parked, host}`. Numbers that cannot be
+had now (its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from delivery.cli import options
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
+from delivery.cli.parked import parked, release
 from delivery.cli.seeking import seek
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import SubscribedPartition, SubscriptionInfo
+    from delivery.metastore.policy import RetryPolicy
 
 subscription_app = typer.Typer(help="Create, list, show, change, move and delete subscriptions.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain):
+    for command in (seek, update, explain, parked, release):
         subscription_app.command()(command)
     app.add_typer(subscription_app, name="subscription")
 
@@ -111,20 +114,21 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
+        ("not handled", _described(found.retry)),
     ])  # fmt: skip
     print()
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"),
-        Column("lag", "right"), Column("behind", "right"), Column("host"),
+        Column("lag", "right"), Column("behind", "right"), Column("parked", "right"), Column("host"),
     ]  # fmt: skip
     rows = [
         [
             str(one.partition), _id(one.position), _id(one.end), number(one.lag), span(one.lag_seconds),
-            one.host or NOTHING,
+            number(one.parked), one.host or NOTHING,
         ]
         for one in found.partitions
     ]  # fmt: skip
-    total = ["total", "", "", number(found.lag), span(found.lag_seconds), ""]
+    total = ["total", "", "", number(found.lag), span(found.lag_seconds), number(found.parked), ""]
     show_table(columns, rows, total=total if len(rows) > 1 else None)
 
 
@@ -165,8 +169,10 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
+        "retry": msgspec.structs.asdict(found.retry),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
+        "parked": found.parked,
     }
 
 
@@ -178,8 +184,19 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "end": None if one.end is None else str(one.end),
         "lag": one.lag,
         "lag_seconds": _rounded(one.lag_seconds),
+        "parked": one.parked,
         "host": one.host,
     }
+
+
+def _described(retry: RetryPolicy) -> str:
+    """The policy in a line: what waits, for how long, and what becomes of a message that fails and fails."""
+    waits = "its key waits" if retry.order == "key" else "its partition waits"
+    pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
+    ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
+            if count]  # fmt: skip
+    given_up = f"given up after {' or '.join(ends)}" if ends else "never given up"
+    return f"{waits}, {pauses}, {given_up}"
 
 
 def _row(found: SubscriptionInfo) -> list[str]:

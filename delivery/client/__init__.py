@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
 from delivery.client.client import Client, connect
+from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
@@ -30,6 +31,7 @@ from delivery.ids import Start
 __all__ = [
     "Client",
     "CombinedPartitionScanner",
+    "DeadLetterQueue",
     "Explained",
     "Move",
     "NewMessage",
@@ -44,6 +46,7 @@ __all__ = [
     "QueueScanner",
     "Receipt",
     "Start",
+    "StoredLetter",
     "StoredPartition",
     "SubscribedPartition",
     "SubscriptionInfo",

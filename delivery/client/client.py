@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.deadletters import DeadLetterQueue
 from delivery.client.filtering import Explained
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
 from delivery.client.positions import Move
 from delivery.client.queue import Queue
-from delivery.errors import Closed
+from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -138,7 +141,8 @@ class Client:
 
         Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
         partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
-        what is in its callbacks at that moment is still handled. `dry_run` changes nothing.
+        what is in its callbacks at that moment is still handled. What is parked is forgotten (docs/retries.md).
+        `dry_run` changes nothing.
 
         Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
         partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
@@ -181,6 +185,31 @@ class Client:
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""
         self._open().delete_subscription(queue, name)
+
+    def parked(self, queue: str, subscription: str) -> list[tuple[int, ParkedKey]]:
+        """The keys of a subscription that wait, with their partitions. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().parked(queue, subscription)
+
+    def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
+        """Have these parked keys, or all that is parked, come again now; gives how many. Raises as `parked`."""
+        return self._open().release(queue, subscription, keys)
+
+    def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
+        """The messages that a subscription gave up, also after it was deleted.
+
+        Raises UnknownQueue; UnknownSubscription when it neither is there nor has left any.
+        """
+        found, name = self.queue(queue), dead_letter_queue(queue, subscription)
+
+        def find() -> Queue | None:
+            try:
+                return self.queue(name)
+            except UnknownQueue:
+                self._open().check_subscription(queue, subscription)
+                return None
+
+        find()
+        return DeadLetterQueue(found, find)
 
     def _open(self) -> Admin:
         if self._closed:

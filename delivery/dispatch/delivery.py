@@ -14,13 +14,15 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
+from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Counters, Stream
+from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
-from delivery.dispatch.worker import SubscriptionWorker
+from delivery.dispatch.target import Stream
+from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
 from delivery.metastore.managers.states import Taken, TakeState
@@ -80,6 +82,7 @@ class Tools(msgspec.Struct, frozen=True):
     taker: StateTaker
     counters: Counters
     config: HostConfig
+    letters: DeadLetters
 
 
 class Delivery:
@@ -151,8 +154,8 @@ class Delivery:
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
-            position=self._position(key, taken, owned.watermark), first_run=_first_run(), wanted=self._wanted,
-            config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
+            begin=self._begin(key, taken, owned.watermark), wanted=self._wanted, config=self._tools.config,
+            counters=self._tools.counters, ledger=progress, letters=self._tools.letters,
         )  # fmt: skip
         if self._draining:
             return False
@@ -178,6 +181,11 @@ class Delivery:
         """Take the state over, so that no former owner moves it any more."""
         await self._tools.keeper.settle(key)
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
+
+    def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
+        policy = self.attached.subscription.retry
+        state = taken.value
+        return Begin(self._position(key, taken, watermark), _first_run(), policy, state.failing, state.parked)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

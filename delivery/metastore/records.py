@@ -25,6 +25,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
+from delivery.metastore.policy import RetryPolicy
 from delivery.model import QueueSettings, lay_out
 
 ROOT: Final = "/hoot"
@@ -87,6 +88,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its canonical JSON (filters.rules), which messages of these topics must fulfil, too; None for none."""
     moves: int = 0
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
+    retry: RetryPolicy = RetryPolicy()
+    """What becomes of a message that was not handled."""
+    released_ms: int = 0
+    """When an operator last released what was parked: hosts look at the states again when it changes."""
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ the subscription is registered. A start counts once: a subscription that exists 
 start.
 
 Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
-subscription is not undone by the next start of its program; None means none.
+subscription is not undone by the next start of its program; None means none. So does its retry policy, where none is
+given.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
 
@@ -38,6 +40,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Names and patterns; empty for all."""
     filter: str | Keep | None = KEEP
     """A rule in its canonical JSON."""
+    retry: RetryPolicy | None = None
+    """None leaves it as it is."""
 
 
 def check_request(
@@ -46,6 +50,7 @@ def check_request(
     topics: TopicsGiven,
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
+    retry: RetryPolicy | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -61,7 +66,7 @@ def check_request(
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter),
+        topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
     )  # fmt: skip
 
 
@@ -91,11 +96,14 @@ def new_record(
 ) -> SubscriptionRecord:  # fmt: skip
     """The durable record that `request` makes of `found`, or of nothing.
 
-    Partitions that `found` has keep their starts (and by that, their checkpoints). `last_id(partition)` asks a host; it
+    Partitions that `found` has keep their starts (and by that, their checkpoints), and so does its retry policy unless
+    another is asked for. `last_id(partition)` asks a host; it
     is called only for partitions that begin at the latest message, or at an id that may lie in the future.
     """
     if found is not None and found.generation != queue.generation:
         found = None
+    if request.retry is not None and request.retry.dead_letters:
+        dead_letter_queue(queue.name, name)
     known = {} if found is None else found.starts
     starts = {
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
@@ -107,6 +115,8 @@ def new_record(
         filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
+        retry=request.retry or (RetryPolicy() if found is None else found.retry),
+        released_ms=0 if found is None else found.released_ms,
     )  # fmt: skip
 
 

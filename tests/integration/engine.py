@@ -59,6 +59,11 @@ class RecordingSubscriber:
             self.process.stdout.close()
             self.process = None
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended."""
+        return self.process is None or self.process.poll() is not None
+
     def ids(self) -> dict[int, list[int]]:
         """Per partition the ids of all callbacks, in order."""
         raw = array("Q")

@@ -120,12 +120,12 @@ def _bodies_swapped() -> Bug:
 
 def _id_skipped() -> Bug:
     """The scanner passes over a batch now and then, as a filter that is wrong would."""
-    piece = MessageScanner._piece
+    pieces = MessageScanner._pieces
 
-    def skipping(scanner: MessageScanner, chunk: Any) -> Piece:
-        return Piece(chunk.last_id, 0, b"") if chunk.last_id % 61 == 0 else piece(scanner, chunk)
+    def skipping(scanner: MessageScanner, chunk: Any) -> list[Piece]:
+        return [Piece(chunk.last_id, 0, b"")] if chunk.last_id % 61 == 0 else pieces(scanner, chunk)
 
-    return mock.patch.object(MessageScanner, "_piece", skipping)
+    return mock.patch.object(MessageScanner, "_pieces", skipping)
 
 
 def _watermark_ahead() -> Bug:

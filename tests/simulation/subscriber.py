@@ -7,13 +7,13 @@ ends in the middle of a push, with messages handled and not acknowledged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 import trio
 
-from delivery.dispatch.sender import Stream
+from delivery.dispatch.target import Stream
 from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
@@ -128,7 +128,7 @@ class Service:
         self._machine = machine
         self._dispatcher = _Dispatcher(machine)
         self._service = ListenerService(name, cast("Any", self._dispatcher), lambda _: None)
-        self._push = load_idl("subscriber").Push
+        self._push, self._parked = load_idl("subscriber").Push, load_idl("subscriber").ParkedMessage
         self.inbox = Inbox(())
         self._answers: dict[Wire, deque[tuple[Promise[object], Callable[[Any], None]]]] = {}
 
@@ -143,11 +143,15 @@ class Service:
         args = _Args(queue=queue, subscription=subscription)
         return self._service.begin(ThriftCall("Listener", "hello", 0, args))
 
-    def push(self, stream: Stream, run: int, after: int, data: bytes) -> Promise[object]:
+    def push(
+        self, stream: Stream, run: int, after: int, data: bytes, *,
+        parked: Sequence[tuple[int, bytes | None]] | None = None, again: bool = False, settled: Sequence[int] = (),
+    ) -> Promise[object]:  # fmt: skip
         """A push has arrived."""
         push = self._push(
             queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data, moves=stream.moves,
+            run=run, after=after, batches=data, moves=stream.moves, again=again, settled=list(settled),
+            parked=[self._parked(id=number, key=key) for number, key in parked or ()],
         )  # fmt: skip
         return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
 

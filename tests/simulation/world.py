@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import trio
 
 from delivery.client.hosts import Owners
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.model import QueueSettings
@@ -28,6 +30,9 @@ from tests.simulation.zookeeper import ZooKeeperServer
 from tests.znodes import FakeZNodes
 
 GENERATION: Final = "g1"
+RETRY: Final = RetryPolicy(first_seconds=0.2)
+BY_KEY_FROM: Final = 1_000_000
+"""Seeds from here on have subscriptions with order="key", all messages without one: each is its own."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -41,14 +46,16 @@ class World:
         self.network = Network(kernel)
         self.disk = Disk(kernel)
         self.partitions = 1 + kernel.chance(0.4)
+        self.by_key = seed >= BY_KEY_FROM
+        retry = msgspec.structs.replace(RETRY, order="key") if self.by_key else RETRY
         self.subscriptions = [
             SubscriptionRecord(
                 name=name, queue=QUEUE, generation=GENERATION, created_ms=1,
-                starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics,
+                starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics, retry=retry,
             )
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
-        self.script = Script(failing=0.01, dying=0.003)
+        self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003)
         zk = FakeZNodes(self.server.tree)
         self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))
         self._lay_out()

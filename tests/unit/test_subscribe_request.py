@@ -12,6 +12,7 @@ import pytest
 from delivery.errors import InvalidRequest, UnknownPartition
 from delivery.filters import KEEP
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.metastore.request import check_request, new_record
 from delivery.model import QueueSettings
@@ -192,6 +193,28 @@ def test_known_partitions_keep_their_starts_and_new_ones_get_theirs() -> None:
 
 def test_the_same_request_makes_the_same_record() -> None:
     assert record(EXISTING, never, partitions=[0, 1], topics=["JFK"], start="latest") == EXISTING
+
+
+def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_anything_is_written() -> None:
+    policy, other = RetryPolicy(order="key"), RetryPolicy(deliveries_max=5)
+    assert record(None, partitions=[0], start="earliest").retry == RetryPolicy()
+    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8)
+    made = record(kept, never, partitions=[0, 1])
+    assert (made.retry, made.released_ms) == (policy, 8)
+    assert record(kept, never, partitions=[0, 1], retry=other).retry == other
+    with pytest.raises(InvalidRequest, match="deliveries_max"):
+        check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
+
+
+def test_names_that_leave_none_for_the_dead_letters_are_refused_when_these_are_asked_for() -> None:
+    def made(retry: RetryPolicy | None) -> SubscriptionRecord:
+        asked = check_request("flights", 0, None, "earliest", retry=retry)
+        return new_record(asked, "a" * 240, QUEUE, None, never, NOW_MS)
+
+    with pytest.raises(InvalidRequest, match="too long together"):
+        made(RetryPolicy(deliveries_max=3))
+    made(RetryPolicy(dead_letters=False))
+    made(None)
 
 
 def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_nothing() -> None:

@@ -72,7 +72,10 @@ class MoveState(msgspec.Struct, frozen=True):
     """Higher than that of the state now."""
 
     def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
-        """The state to write over what was found: the owner keeps it, but not under the version that it knows."""
+        """The state to write over what was found: the owner keeps it, but not under the version that it knows.
+
+        Nothing is parked in it and nothing has failed: what lies behind the new position comes again as all does.
+        """
         wanted = self.preferences
         if isinstance(found, CorruptRecord):
             return found
