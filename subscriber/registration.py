@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
-from delivery.errors import BadVersion, SubscriptionBusy, SubscriptionExists, UnknownSubscription
+from delivery.errors import BadVersion, InvalidRequest, SubscriptionBusy, SubscriptionExists, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
@@ -29,6 +30,17 @@ class Plan(msgspec.Struct, frozen=True):
     """The durable record that is there."""
     replace: ListenerRecord | None
     """The listener to take over from: a dead one, or any with force."""
+    must_be_new: bool = False
+    """Whether one that somebody else makes in the meantime is in the way."""
+
+
+class Renewed(NamedTuple):
+    """A registration that stands."""
+
+    record: SubscriptionRecord
+    """The durable record as it is now."""
+    again: bool
+    """Whether the listener had to be attached again."""
 
 
 class SubscriberZooKeeper:
@@ -42,8 +54,9 @@ class SubscriberZooKeeper:
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.
 
-        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future), SubscriptionBusy, NoHost and
-        HostUnreachable when a start must be asked for and no host answers, MetadataUnavailable.
+        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future, a reserved name),
+        SubscriptionExists, UnknownSubscription, SubscriptionBusy, NoHost and HostUnreachable when a start must be asked
+        for and no host answers, MetadataUnavailable.
         """
         queue = self._catalog.queue(request.queue)
         found = self._catalog.subscription(request.queue, self._name)
@@ -51,12 +64,24 @@ class SubscriberZooKeeper:
         now_ms = time.time_ns() // 1_000_000
         with self._hosts.asking(request.queue) as last_id:
             record = new_record(request, self._name, queue, found, last_id, now_ms)
-        return Plan(record, found, replace)
+        return Plan(record, found, replace, request.mode == "create")
+
+    def check_in_order(self, plan: Plan) -> None:
+        """Raises InvalidRequest when parked messages would come first, which are in no order of their ids."""
+        found, record = plan.found, plan.record
+        if found is None or found.generation != record.generation:
+            return
+        if any(state.parked for state in self._catalog.states(record.queue, record.name).values()):
+            raise InvalidRequest(
+                f"keys of subscription {record.name!r} of queue {record.queue!r} are parked, and exactly_once would"
+                " skip messages of theirs: have them handled first (`hoot subscription parked` shows them)"
+            )
 
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
         """Write what was planned, and attach `listener` for as long as the session lives.
 
-        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned.
+        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned,
+        SubscriptionExists when it must be new.
         """
         record, found = plan.record, plan.found
         if found is not None and found.generation != record.generation:
@@ -66,11 +91,13 @@ class SubscriberZooKeeper:
             try:
                 self._catalog.put_subscription(record, create=found is None)
             except SubscriptionExists as error:
+                if plan.must_be_new:
+                    raise
                 raise BadVersion(error.message) from None
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
 
-    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
-        """Make sure that `listener` is attached still; True when it had to be attached again.
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
+        """Make sure that `listener` is attached still.
 
         Raises SubscriptionBusy when another took the subscription over, UnknownSubscription or UnknownQueue when it
         was deleted.
@@ -79,10 +106,10 @@ class SubscriberZooKeeper:
         found = self._catalog.subscription(queue, self._name)
         if found is None or found.generation != record.generation:
             raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        if self._catalog.listener(queue, self._name) == listener:
-            return False
-        self._catalog.attach(queue, self._name, listener)
-        return True
+        again = self._catalog.listener(queue, self._name) != listener
+        if again:
+            self._catalog.attach(queue, self._name, listener)
+        return Renewed(found, again)
 
     def watch(self, queue: str, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""

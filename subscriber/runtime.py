@@ -17,6 +17,7 @@ from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Attachment, Counters, ListenerService
 from subscriber.settings import Settings
@@ -124,6 +125,9 @@ class Runtime:
         async with self._changing:
             plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
             for subscription, plan in zip(subscriptions, plans, strict=True):
+                if check_effects(subscription.listeners, plan.record):
+                    await trio.to_thread.run_sync(self._registration.check_in_order, plan)
+            for subscription, plan in zip(subscriptions, plans, strict=True):
                 await self._attach(subscription, plan)
 
     async def remove(self, queue: str) -> None:
@@ -141,6 +145,7 @@ class Runtime:
         queue = subscription.queue
         listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
         attachment = Attachment(subscription, plan.record, listener)
+        subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
             await trio.to_thread.run_sync(self._registration.register, plan, listener)
@@ -171,7 +176,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            renewed = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except SubscriptionBusy as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -181,13 +186,16 @@ class Runtime:
                         error)  # fmt: skip
             return False
         else:
-            if again or attachment.subscription.state != "attached":
+            attachment.record = renewed.record
+            if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""
         self._service.stopping = True
+        for attachment in self._service.attached.values():
+            self._service.resume(attachment)
         server.stop_accepting()
         self._dispatcher.stop()
         with trio.move_on_after(self._settings.grace_seconds):
@@ -213,6 +221,7 @@ class Runtime:
     def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
         """One subscription is over. When it was the last, so is `run`."""
         attachment.ended = True
+        self._service.resume(attachment)
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         if error is not None and not self._service.attached:

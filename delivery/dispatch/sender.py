@@ -40,7 +40,7 @@ class Ending(enum.Enum):
     BROKEN = "the connection broke"
     FAILED = "a message was not handled"
     FRUITLESS = "a push came to nothing, though the connection stands"
-    FULL = "no more can be parked"
+    PARKED = "messages are parked that the run as it is cannot bring again"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -84,10 +84,15 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
+        self._retries = False
         self._current: _Run | None = None
 
-    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
+
+        `retries` says whether what is parked is brought again in this run.
+        """
+        self._retries = retries
         self._current = _Run(buffer, target, end)
         self.broken = None
         self._retrier.parking.rewound()
@@ -166,6 +171,8 @@ class MessageSender:
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
+            if answer.failures and not self._retries:
+                self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
             self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
@@ -209,7 +216,7 @@ class MessageSender:
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
                     self._on_position(self._window.position)
-                self._finish_run(Ending.FULL)
+                self._finish_run(Ending.PARKED)
                 return False
         self._retrier.changed()
         return True
