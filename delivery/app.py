@@ -29,6 +29,7 @@ from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
+from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
@@ -172,6 +173,7 @@ class Host:
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._http = self._make_http(catalog)
+        self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
@@ -186,7 +188,7 @@ class Host:
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
-        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config)
+        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters)
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:
@@ -228,6 +230,7 @@ class Host:
                 await self._drain(served)
                 serving.cancel_scope.cancel()
             base.cancel_scope.cancel()
+        self._letters.close()
 
     async def _serve(self, served: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:

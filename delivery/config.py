@@ -112,10 +112,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The same in bytes."""
     push_bytes: int = 512 * 1024
     """The largest push, unless a single batch is larger: bigger ones gain nothing and make acknowledgements coarse."""
-    retry_delay_seconds: float = 1.0
-    """After a listener failed, before its messages are delivered again."""
     hello_seconds: float = 30.0
     """For a listener to prove that it is the right one. Pushes have no deadline: callbacks take their time."""
+    handover_seconds: float = 60.0
+    """How long a member of a group may go on with what it has begun of a partition that another member is to get."""
     reconnect_delay_seconds: float = 0.05
     """The first pause before connecting again to a subscriber; doubles, with jitter."""
     reconnect_delay_max_seconds: float = 2.0
@@ -201,8 +201,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "buffer_messages": (1, 10_000_000),
     "buffer_bytes": (1, 1 << 30),
     "push_bytes": (1, BATCH_BYTES_MAX),
-    "retry_delay_seconds": (0.001, 86_400),
     "hello_seconds": (0.1, 3600),
+    "handover_seconds": (0, 86_400),
     "reconnect_delay_seconds": (0.001, 60),
     "reconnect_delay_max_seconds": (0.001, 3600),
     "checkpoint_interval_seconds": (0.001, 60),

@@ -5,11 +5,17 @@
  */
 namespace py subscriber
 
-const i32 OK = 0          // every message was handled
-const i32 FAILED = 1      // a listener raised; `position` is the last id that was handled
+const i32 OK = 0          // every message was handled, except for `failures`
+const i32 FAILED = 1      // a message was not handled; `position` is the last id that was
 const i32 SKIPPED = 2     // follows a failed push of the same run: nothing was called
 const i32 STALE = 3       // from an epoch or a run that is over: nothing was called
 const i32 UNKNOWN = 4     // no such subscription here (any more)
+
+/* A message up to where the run begins that was not handled, and is not to be overtaken by later ones of its key. */
+struct ParkedMessage {
+  1: i64 id
+  2: binary key         // absent: it has none, and nothing waits for it
+}
 
 struct Push {
   1: string queue
@@ -21,12 +27,32 @@ struct Push {
                         // earlier one, whatever the topics left out in between
   7: binary batches     // whole record batches, one after another
   8: optional i64 moves // rises when somebody moves the position by hand: ids handled before may come again, and count
+  9: list<ParkedMessage> parked   // in the first push of a run: what waits of keys that failed
+  10: bool again        // these are parked messages again, not the next ones; `after` only says where the run began
+  11: list<i64> settled // with again: parked messages that were given up
+}
+
+/* Why a message was not handled. */
+const i32 RAISED = 0      // the listener raised
+const i32 RETRY = 1       // it asks for the message again
+const i32 REJECTED = 2    // it never wants to see it again
+const i32 UNREADABLE = 3  // the push is damaged from there on: nobody was called
+const i32 HELD = 4        // an earlier message of its key was not handled, so nobody was called
+
+struct Failure {
+  1: i64 id             // of the message
+  2: i64 last           // of the last message that failed with it: a batch listener takes several at once
+  3: i32 kind
+  4: i64 afterMs        // with RETRY: when; absent: as the subscription says
+  5: string error       // type and text of what the listener raised, at most 1000 characters
+  6: binary key         // of the message, if it has one
 }
 
 struct PushReply {
   1: i32 status
   2: i64 position       // with OK the last id covered by the push; with FAILED the last id handled
-  3: string error       // with FAILED: type and text of what the listener raised, at most 1000 characters
+  3: list<Failure> failures   // with FAILED: at last the one that ended the run. Before it, and with OK: messages that
+                              // were not handled, and that the host has to park (only with order="key")
 }
 
 service Listener {

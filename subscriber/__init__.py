@@ -18,9 +18,24 @@ from __future__ import annotations
 
 from delivery.filters import KEEP
 from delivery.ids import MessageId, Start
+from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
+from subscriber.outcomes import Reject, Retry
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 
-__all__ = ["KEEP", "AsyncSubscriber", "Event", "Message", "MessageId", "Start", "State", "Subscriber", "Subscription"]
+__all__ = [
+    "KEEP",
+    "AsyncSubscriber",
+    "Event",
+    "Message",
+    "MessageId",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Start",
+    "State",
+    "Subscriber",
+    "Subscription",
+]

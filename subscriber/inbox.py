@@ -10,7 +10,9 @@ share only `_latest`, which the first one alone writes, as one tuple.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+
+from subscriber.holding import Holding
 
 Turn = tuple[int, int]
 
@@ -35,7 +37,7 @@ class PartitionInbox:
     messages are *meant* to come again then.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "moved_from", "position")
+    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "holding", "moved_from", "position")
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
@@ -44,7 +46,8 @@ class PartitionInbox:
         self._moves = 0
         self._floor = 0
         self.position = -1
-        """Everything in `(_floor, position]` was handled."""
+        """Everything in `(_floor, position]` was handled, or is held."""
+        self.holding = Holding()
         self.moved_from: int | None = None
         """The former owner's epoch, when the push that was begun last is the first one of another owner."""
 
@@ -55,10 +58,14 @@ class PartitionInbox:
         self._latest = turn
         return True
 
-    def begin(self, turn: Turn, after: int, moves: int = 0) -> Status | int:
+    def begin(
+        self, turn: Turn, after: int, moves: int = 0, parked: Iterable[tuple[int, bytes | None]] = (), *,
+        retry: bool = False,
+    ) -> Status | int:  # fmt: skip
         """The id after which listeners are to be called for a push, or the status that answers it at once.
 
-        `moves` rises with each move of the position by hand, and only with a new turn.
+        `moves` rises with each move of the position by hand, and only with a new turn. `parked` counts with the first
+        push of a turn; `retry` is for one that repeats parked messages.
         """
         self.moved_from = None
         if turn < self._latest:
@@ -71,8 +78,11 @@ class PartitionInbox:
             self._turn, self._failed = turn, None
             if moves != self._moves or not self._floor <= after <= self.position:
                 self._floor = self.position = after
+                self.holding = Holding()  # what it held comes again, or is parked
             self._moves = moves
-        self.position = max(self.position, after)
+            self.holding.begin_turn(after, self._floor, self.position, parked)
+        if not retry:
+            self.position = max(self.position, after)
         return self.position
 
     def end(self, position: int) -> int:

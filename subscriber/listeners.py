@@ -1,9 +1,9 @@
 """MessageListeners: checking them, and calling them in turn (seed 004, section 3.5.2).
 
 A message listener is called with one message, a batch listener with a list of all messages of a push. They are called
-in the order of their registration; what they return is ignored. One that raises ends the push: the message, or with a
+in the order of their registration. One that raises, or returns Retry or Reject, ends the push: the message, or with a
 batch listener the whole list, counts as not handled, the listeners behind it are not called for it, and it is
-delivered again later, to all of them.
+delivered again later, to all of them. Whatever else they return means nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Literal
 
 import msgspec
+import trio
 
 from delivery.errors import InvalidRequest
 from delivery.model import Message
+from subscriber.outcomes import Outcome
 
 Form = Literal["message", "batch"]
 AsyncCall = Callable[[Any], Awaitable[object]]
@@ -37,11 +39,24 @@ class Abandoned(Exception):
 
 
 class ListenerFailed(Exception):
-    """A listener raised `__cause__`. Everything with an id up to `handled` was handled."""
+    """A listener did not handle `message`, or a list from there to the id `last`, and `__cause__` is why.
 
-    def __init__(self, handled: int) -> None:
-        super().__init__(handled)
-        self.handled = handled
+    Everything before it was handled.
+    """
+
+    def __init__(self, message: Message, last: int) -> None:
+        super().__init__(message.number, last)
+        self.message, self.last = message, last
+
+    @property
+    def first(self) -> int:
+        """The id of the message."""
+        return self.message.number
+
+    @property
+    def handled(self) -> int:
+        """Everything up to here was handled."""
+        return self.first - 1
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -90,9 +105,14 @@ class Calls:
     pass behind another one gets only what the one before handled.
     """
 
-    __slots__ = ("_passes", "_where", "whole")
+    __slots__ = ("_passes", "_where", "takes_lists", "whole")
 
-    def __init__(self, listeners: Sequence[Registered], hop: Hop, where: Where | None = None) -> None:
+    def __init__(
+        self, listeners: Sequence[Registered], hop: Hop, where: Where | None = None, timeout_seconds: float = 0.0
+    ) -> None:  # fmt: skip
+        """`timeout_seconds` bounds each call of an async listener; 0 does not."""
+        if timeout_seconds:
+            listeners = [_bounded(one, timeout_seconds) if one.is_async else one for one in listeners]
         self._where = where
         self._passes: list[Pass] = []
         for form, group in groupby(listeners, key=lambda listener: listener.form):
@@ -103,6 +123,17 @@ class Calls:
         several = len(self._passes) > 1 or any(one.is_async or one.form == "batch" for one in listeners)
         self.whole = several or where is not None
         """Whether `run` is to be given all messages of a push at once, as a list, or may take them piecemeal."""
+
+        self.takes_lists = any(one.form == "batch" for one in listeners)
+
+    def run_each(self, messages: Iterable[Message]) -> None:
+        """As `run`, for message listeners alone. An iterator that it fails at has been taken from up to there."""
+        assert not self.takes_lists
+        if self._where is None:
+            self._passes[0](messages)
+            return
+        for message in messages:  # one by one: what becomes of it decides which ones behind it are to come at all
+            self.run([message])
 
     def run(self, messages: Iterable[Message]) -> None:
         """Call the listeners with messages, a list when `whole`.
@@ -127,15 +158,24 @@ class Calls:
             raise failure
 
 
+def _bounded(listener: Registered, seconds: float) -> Registered:
+    async def bounded(argument: object) -> object:
+        with trio.move_on_after(seconds):
+            return await listener.call(argument)
+        raise TimeoutError(f"the listener took longer than {seconds:g} s and was cancelled")
+
+    return msgspec.structs.replace(listener, call=bounded)
+
+
 def _chosen(where: Where, messages: Iterable[Message]) -> tuple[list[Message], ListenerFailed | None]:
     """The messages that are wanted, up to the first one of which that cannot be said."""
     chosen: list[Message] = []
     for message in messages:
         try:
             wanted = where(message)
-            _refuse_coroutine(wanted)
+            _judge(wanted)
         except BaseException as error:  # noqa: BLE001 - as what a listener raises
-            failure = ListenerFailed(message.number - 1)
+            failure = ListenerFailed(message, message.number)
             failure.__cause__ = error
             return chosen, failure
         if wanted:
@@ -149,13 +189,15 @@ def _message_pass(listeners: Sequence[Registered], hop: Hop) -> Pass:
         return lambda messages: _hop_over(calls, messages, hop)
     if len(calls) == 1:
         return partial(_each, calls[0])
-    return partial(_each, _in_turn([partial(hop, one.call) if one.is_async else one.call for one in listeners]))
+    return partial(
+        _each, _in_turn([partial(hop, _judging(one.call)) if one.is_async else one.call for one in listeners])
+    )
 
 
 def _in_turn(calls: Sequence[Callable[[Message], object]]) -> Callable[[Message], object]:
-    def call_all(message: Message) -> object:
-        results = [call(message) for call in calls]
-        return next(filter(inspect.iscoroutine, results), None)
+    def call_all(message: Message) -> None:
+        for call in calls:
+            _judge(call(message))
 
     return call_all
 
@@ -167,13 +209,14 @@ def _each(call: Callable[[Message], object], messages: Iterable[Message]) -> Non
     if message is None:
         return
     try:
-        _refuse_coroutine(call(message))
+        _judge(call(message))
         for message in rest:
-            call(message)
+            if (result := call(message)) is not None:
+                _judge(result)
     except Abandoned:
         raise
     except BaseException as error:
-        raise ListenerFailed(message.number - 1) from error
+        raise ListenerFailed(message, message.number) from error
 
 
 def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop) -> None:
@@ -184,7 +227,7 @@ def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop)
         nonlocal at
         for at in messages:
             for call in calls:
-                await call(at)
+                _judge(await call(at))
 
     try:
         hop(each, messages)
@@ -192,25 +235,37 @@ def _hop_over(calls: Sequence[AsyncCall], messages: Iterable[Message], hop: Hop)
         raise
     except BaseException as error:
         assert at is not None, "the hop itself raises Abandoned alone"
-        raise ListenerFailed(at.number - 1) from error
+        raise ListenerFailed(at, at.number) from error
 
 
 def _batch(call: Callable[[Any], Any], hop: Hop | None, messages: Iterable[Message]) -> None:
     batch = list(messages)  # its own, for the listener may keep or change it
-    first = batch[0].number
+    first, last = batch[0], batch[-1].number
     try:
         if hop is None:
-            _refuse_coroutine(call(batch))
+            _judge(call(batch))
         else:
-            hop(call, batch)
+            hop(_judging(call), batch)
     except Abandoned:
         raise
     except BaseException as error:
-        raise ListenerFailed(first - 1) from error
+        raise ListenerFailed(first, last) from error
 
 
-def _refuse_coroutine(result: object) -> None:
-    """A lambda around an async function looks like a sync listener, and would acknowledge what nobody handled."""
+def _judging(call: AsyncCall) -> AsyncCall:
+    async def judged(argument: object) -> None:
+        _judge(await call(argument))
+
+    return judged
+
+
+def _judge(result: object) -> None:
+    """Raise what a listener returned, if it says that the message was not handled.
+
+    A lambda around an async function looks like a sync listener, and would acknowledge what nobody handled.
+    """
+    if isinstance(result, Outcome):
+        raise result
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError("the listener returned a coroutine that nobody awaits: register the async function itself")

@@ -10,21 +10,27 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
+from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.keyed import call_again, call_by_key
+from subscriber.listeners import Abandoned, Calls, ListenerFailed
+from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.subscription import Event, Subscription
 
 log = logging.getLogger(__name__)
@@ -36,18 +42,24 @@ class Attachment:
     """A subscription that is registered by this subscriber, and may get pushes."""
 
     def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.record, self.listener = subscription, record, listener
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
-        self._listeners: tuple[Registered, ...] = ()
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the dispatch thread."""
+        self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners = self.subscription.listeners
-        if self._calls is None or listeners is not self._listeners:
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, self.subscription.where), listeners
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record)
+            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
         return self._calls
 
 
@@ -62,6 +74,9 @@ class Push(Protocol):
     after: int
     batches: bytes
     moves: int | None
+    parked: Sequence[Any] | None
+    again: bool | None
+    settled: Sequence[int] | None
 
 
 class Counters(msgspec.Struct):
@@ -79,7 +94,7 @@ class ListenerService:
     def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
         self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
-        self._reply = load_idl("subscriber").PushReply
+        self._idl = load_idl("subscriber")
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
         self.stopping = False
@@ -99,8 +114,13 @@ class ListenerService:
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        job = partial(self._do, attachment, inbox, push, answer)
+        self._dispatcher.submit(partial(self._dispatch, attachment, job))
         return answer
+
+    def resume(self, attachment: Attachment) -> None:
+        """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
+        self._dispatcher.submit(partial(self._resume, attachment))
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -108,7 +128,24 @@ class ListenerService:
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
+    def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Do the job of a push now, or when the application wants it; in order of arrival."""
+        wanted = attachment.subscription.delivering and not attachment.waiting
+        if wanted or self._is_over(attachment):
+            job()
+        else:
+            attachment.waiting.append(job)
+
+    def _resume(self, attachment: Attachment) -> None:
+        waiting = attachment.waiting
+        while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
+            waiting.popleft()()
+
+    def _is_over(self, attachment: Attachment) -> bool:
+        """Whether pushes are answered without calling anybody."""
+        return self.stopping or attachment.ended
+
+    def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -122,26 +159,47 @@ class ListenerService:
         self._dispatcher.post(partial(answer.give, result))
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
-        begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0)
+        parked = [(one.id, one.key) for one in push.parked or ()]
+        begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0, parked, retry=bool(push.again))
         if inbox.moved_from is not None:
             self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):
             self._count(begin)
             return self._answer(begin, push.after)
-        position = begin
+        position, holding = begin, inbox.holding
         try:
             calls = attachment.calls(self._dispatcher)
+            if push.again:
+                return self._retried(calls, holding, push)
+            by_key = attachment.record.retry.order == "key"
             for last_id, messages in _pieces(push, begin, whole=calls.whole):
-                calls.run(messages)
+                if by_key:
+                    call_by_key(calls, holding, messages, partial(self._note, push))
+                elif holding:
+                    calls.run(list(holding.free(messages)))
+                else:
+                    calls.run(messages)
                 position = max(position, last_id)
         except ListenerFailed as failure:
-            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure)
+            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure, self._unhandled(failure))
         except Abandoned:
             raise
         except Exception as error:  # noqa: BLE001 - a CorruptRecord, or a defect here, which must not stall in silence
-            return self._failed(inbox, push, position, error)
+            unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
+            return self._failed(inbox, push, position, error, unreadable)
         self.counters.pushes += 1
-        return self._answer(Status.OK, inbox.end(position))
+        unhandled = holding.between(push.after, _last_id(push)) if holding else ()
+        return self._answer(Status.OK, inbox.end(position), unhandled)
+
+    def _retried(self, calls: Calls, holding: Holding, push: Push) -> object:
+        """The answer to a push of parked messages."""
+        for number in push.settled or ():
+            holding.settle(number)
+        failures: list[Unhandled] = []
+        for _, messages in _batches(push, -1):
+            failures += call_again(calls, holding, messages, partial(self._note, push))
+        self.counters.pushes += 1
+        return self._answer(Status.OK, push.after, failures)
 
     def _moved(self, push: Push, former: int) -> None:
         log.info("subscription %s on %s/%d comes from another owner: epoch %d after %d", self._name, push.queue,
@@ -149,14 +207,35 @@ class ListenerService:
         moved = Event("moved", push.queue, partition=push.partition, former_epoch=former, epoch=push.epoch)
         self._on_event(moved)
 
-    def _failed(self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException) -> object:
-        self.counters.failed += 1
+    def _failed(
+        self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException, unhandled: Unhandled
+    ) -> object:  # fmt: skip
+        """The answer to a push that ended its run."""
+        held = inbox.holding.between(push.after, handled) if inbox.holding else []
         position = inbox.fail(handled)
-        text = _described(error)
-        log.warning("subscription %s on %s/%d failed behind id %d: %s", self._name, push.queue, push.partition,
-                    position, text, exc_info=error)  # fmt: skip
+        self._tell_failed(push, unhandled, error)
+        return self._answer(Status.FAILED, position, [*held, unhandled])
+
+    def _note(self, push: Push, failed: ListenerFailed) -> Unhandled:
+        """A message that was not handled, while the run goes on."""
+        unhandled = self._unhandled(failed)
+        self._tell_failed(push, unhandled, failed.__cause__ or failed)
+        return unhandled
+
+    def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
+        self.counters.failed += 1
+        trace = None if isinstance(error, Outcome) else error
+        log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
+                    MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
-        return self._answer(Status.FAILED, position, text)
+
+    def _unhandled(self, failed: ListenerFailed) -> Unhandled:
+        error, kind, after_ms = failed.__cause__ or failed, RAISED, None
+        if isinstance(error, Retry):
+            kind, after_ms = RETRY, error.after_ms
+        elif isinstance(error, Reject):
+            kind = REJECTED
+        return Unhandled(failed.first, failed.message.key, kind, after_ms, _described(error), failed.last)
 
     def _count(self, status: Status) -> None:
         if status is Status.STALE:
@@ -164,8 +243,19 @@ class ListenerService:
         else:
             self.counters.skipped += 1
 
-    def _answer(self, status: Status, position: int, error: str | None = None) -> object:
-        return self._reply(status=int(status), position=position, error=error)
+    def _answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+        failures = [
+            self._idl.Failure(
+                id=one.id, last=one.last or one.id, kind=one.kind, afterMs=one.after_ms, error=one.error, key=one.key
+            )
+            for one in unhandled
+        ]
+        return self._idl.PushReply(status=int(status), position=position, failures=failures or None)
+
+
+def _last_id(push: Push) -> int:
+    """The last id that the push itself covers, however far the inbox is."""
+    return max((header.last_id for _, header in headers_in(push.batches)), default=push.after)
 
 
 def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:

@@ -22,6 +22,11 @@ Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed", "move
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def is_pattern(queue: str) -> bool:
+    """Whether it stands for queues whose names match it."""
+    return "*" in queue
+
+
 class Event(msgspec.Struct, frozen=True):
     """Something that happened to a subscription: its new state, or one of these two.
 
@@ -62,13 +67,19 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.parts: dict[str, Subscription] = {}
+        """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
+        self.delivering = True
+        """Whether listeners are called: see `stop_delivery`."""
+        self.on_wanted: Callable[[], object] = bool
+        """Called when messages are wanted again, while the subscriber runs."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"
 
     @property
     def queue(self) -> str:
-        """The queue subscribed to."""
+        """The queue subscribed to, or the pattern."""
         return self.request.queue
 
     def listener(self, call: F) -> F:
@@ -76,21 +87,40 @@ class Subscription:
 
         A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
         (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time. An exception
-        means that the message was not handled: it and what follows in its partition come again after a pause. Raises
-        InvalidRequest when it cannot be called with one positional argument.
+        means that the message was not handled, and so does Retry or Reject, returned or raised: docs/retries.md says
+        what follows. Raises InvalidRequest when it cannot be called with one positional argument.
         """
         return self._add(call, "message")
 
     def batch_listener(self, call: F) -> F:
         """Call `call(messages)` with a list of all messages of a push, all of one partition and in order.
 
-        As `listener` otherwise; an exception means that none of them was handled.
+        As `listener` otherwise; an exception, Retry or Reject means that none of them was handled.
         """
         return self._add(call, "batch")
+
+    def stop_delivery(self) -> None:
+        """Call no listener, from the end of the push under way on, until `start_delivery`; from any thread.
+
+        Messages that come meanwhile are kept here, as many as region hosts send without an answer, and nothing of them
+        is acknowledged. Other subscriptions go on. Said before the start, it begins like that. Twice is fine.
+        """
+        self.delivering = False
+        for part in tuple(self.parts.values()):
+            part.stop_delivery()
+
+    def start_delivery(self) -> None:
+        """Call listeners again, first with what was kept; from any thread. Twice is fine."""
+        self.delivering = True
+        self.on_wanted()
+        for part in tuple(self.parts.values()):
+            part.start_delivery()
 
     def _add(self, call: F, form: Form) -> F:
         registered = check_listener(call, form)
         if len(self.listeners) >= LISTENERS_MAX:
             raise InvalidRequest(f"a subscription can have {LISTENERS_MAX} listeners")
         self.listeners = (*self.listeners, registered)
+        for part in tuple(self.parts.values()):
+            part.listeners = self.listeners
         return call

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 import trio
@@ -11,12 +12,20 @@ from trio.testing import MockClock
 from delivery.batch import Header, encode, headers_in, open_batch, peek, stamp
 from delivery.batch.select import Refuses
 from delivery.config import HostConfig
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
-from delivery.dispatch.worker import SubscriptionWorker
-from delivery.errors import HootError
+from delivery.dispatch.deadletters import DeadLetter
+from delivery.dispatch.retry import Kind
+from delivery.dispatch.target import STATUS_FAILED, STATUS_OK, Answer, More, Stream
+from delivery.dispatch.worker import Begin, SubscriptionWorker
+from delivery.errors import HootError, StorageUnavailable
 from delivery.filters import filter_of
+from delivery.metastore.managers.records import Attempts, ParkedKey
+from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from delivery.storage.base import Chunk
+
+STREAM = Stream("orders", "mail", 0, epoch=3)
+QUICK = RetryPolicy(first_seconds=1, jitter=0)
+SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
 
 
 def batch_at(base: int, *topics: str) -> bytes:
@@ -86,10 +95,21 @@ class ScriptedPartition:
         return Chunk(b"".join(data for _, data in found), tuple(header for header, _ in found))
 
 
+class Refusal(msgspec.Struct):
+    """A Failure of the IDL."""
+
+    id: int
+    last: int
+    kind: int = Kind.RAISED
+    afterMs: int | None = None  # noqa: N815
+    error: str | None = "ValueError: no"
+    key: bytes | None = None
+
+
 class Reply(msgspec.Struct):
     status: int
     position: int
-    error: str | None = None
+    failures: list[Refusal] | None = None
 
 
 class ScriptedListener:
@@ -122,8 +142,9 @@ class ScriptedListener:
         self._waiting.send_nowait(tell)
 
     def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
         messages = [
             message
             for at, header in headers_in(data)
@@ -152,6 +173,44 @@ def ok(messages: list[Message]) -> Reply:
     return Reply(STATUS_OK, messages[-1].number)
 
 
+def failed_at(number: int, **more: Any) -> Reply:
+    """A listener that handled all that it was given up to a message, and not that."""
+    return Reply(STATUS_FAILED, number - 1, [Refusal(number, number, **more)])
+
+
+class NotedLedger:
+    """Keeps what a worker notes."""
+
+    def __init__(self, moved: Callable[[int], object] = lambda _: None) -> None:
+        self.failing: list[Attempts | None] = []
+        self.parked: tuple[ParkedKey, ...] = ()
+        self._moved = moved
+
+    def note(self, position: int) -> None:
+        self._moved(position)
+
+    def note_failing(self, failing: Attempts | None) -> None:
+        self.failing.append(failing)
+
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        self.parked = parked
+
+
+class KeptLetters:
+    """Keeps dead letters, and refuses them as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.kept: list[DeadLetter] = []
+        self.refusals = 0
+
+    async def store(self, letters: Sequence[DeadLetter]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.refusals:
+            self.refusals -= 1
+            raise StorageUnavailable("the disk is full")
+        self.kept += letters
+
+
 class NoCounters:
     def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None: ...
     def acknowledged(self, queue: str, subscription: str, messages: int) -> None: ...
@@ -163,13 +222,9 @@ def simulated(story: Callable[[], Awaitable[None]]) -> None:
     trio.run(story, clock=MockClock(autojump_threshold=0))
 
 
-STREAM = Stream("orders", "mail", 0, epoch=3)
-SMALL = HostConfig(window_messages=20, window_bytes=100_000, buffer_messages=20, buffer_bytes=100_000, push_bytes=400)
-
-
 async def deliver(
     partition: ScriptedPartition, listener: ScriptedListener, until: int, *, topics: tuple[str, ...] = (),
-    position: int = 0,
+    position: int = 0, policy: RetryPolicy = QUICK, letters: KeptLetters | None = None,
 ) -> list[int]:  # fmt: skip
     """Run a worker until its position is `until`; returns every position it reported."""
     positions: list[int] = []
@@ -181,8 +236,8 @@ async def deliver(
             done.set()
 
     worker = SubscriptionWorker(
-        STREAM, partition, position=position, first_run=1, wanted=filter_of(topics, None), config=SMALL,
-        counters=NoCounters(), on_position=moved,
+        STREAM, partition, begin=Begin(position, 1, policy), wanted=filter_of(topics, None), config=SMALL,
+        counters=NoCounters(), ledger=NotedLedger(moved), letters=letters or KeptLetters(),
     )  # fmt: skip
     with trio.fail_after(600):
         async with trio.open_nursery() as nursery:

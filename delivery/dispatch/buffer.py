@@ -6,7 +6,7 @@ Bounded by messages and by bytes: when either is full the scanner waits until th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import trio
@@ -23,8 +23,12 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 class Buffer:
     """One producer, one consumer, both on the trio thread."""
 
-    def __init__(self, messages_max: int, bytes_max: int, on_filled: Callable[[], None]) -> None:
-        """`on_filled` is called when a piece was added."""
+    def __init__(
+        self, messages_max: int, bytes_max: int, on_filled: Callable[[], None],
+        cut: Callable[[Piece], Iterable[Piece]] | None = None,
+    ) -> None:  # fmt: skip
+        """`on_filled` is called when a piece was added; with `cut` each is cut before that."""
+        self._cut = cut
         self._limits = (messages_max, bytes_max)
         self._pieces: deque[Piece] = deque()
         self._messages = self._bytes = 0
@@ -55,11 +59,10 @@ class Buffer:
 
     def add(self, piece: Piece) -> None:
         """Add a piece; the buffer must not be full."""
-        if self._pieces and not piece.data:  # else a filter that takes nothing fills the memory behind a full window
-            last = self._pieces.pop()
-            self._pieces.append(Piece(piece.last_id, last.messages, last.data))
-        else:
-            self._pieces.append(piece)
+        for part in (piece,) if self._cut is None else self._cut(piece):
+            if self._pieces and not part.data and not self._pieces[-1].data:
+                self._pieces.pop()  # else a filter that takes nothing fills the memory behind a full window
+            self._pieces.append(part)
         self._messages += piece.messages
         self._bytes += len(piece.data)
         self._on_filled()

@@ -1,4 +1,4 @@
-"""The delivery of one attached subscription: its link, and a worker for each partition that this host can own."""
+"""The delivery of one attached subscription: its links, and a worker for each partition that this host can own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
-from delivery.dispatch.link import Link
+from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.members import Members
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Counters, Stream
+from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
-from delivery.dispatch.worker import SubscriptionWorker
+from delivery.dispatch.target import Stream
+from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
 from delivery.metastore.managers.states import Taken, TakeState
@@ -80,17 +82,20 @@ class Tools(msgspec.Struct, frozen=True):
     taker: StateTaker
     counters: Counters
     config: HostConfig
+    letters: DeadLetters
 
 
 class Delivery:
-    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery."""
+    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery, but for
+    the members of a group, which come and go.
+    """
 
     def __init__(self, attached: Attached, tools: Tools) -> None:
         self.attached = attached
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._link = Link(record.queue, record.name, attached.listener, tools.config)
+        self._members = Members(attached, tools.config)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
@@ -99,11 +104,21 @@ class Delivery:
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._link.run)
+            nursery.start_soon(self._members.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
+
+    def change(self, attached: Attached) -> None:
+        """Go on with other members, or with other partitions for them; only what moves is interrupted.
+
+        A member that is there still may end what it has begun before another one gets the partition.
+        """
+        self.attached = attached
+        for partition, stays in self._members.change(attached):
+            if (worker := self.workers.get(partition)) is not None:
+                worker.recall(self._tools.config.handover_seconds if stays else 0)
 
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
@@ -151,15 +166,15 @@ class Delivery:
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         worker = SubscriptionWorker(
             Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
-            position=self._position(key, taken, owned.watermark), first_run=_first_run(), wanted=self._wanted,
-            config=self._tools.config, counters=self._tools.counters, on_position=progress.note,
+            begin=self._begin(key, taken, owned.watermark), wanted=self._wanted, config=self._tools.config,
+            counters=self._tools.counters, ledger=progress, letters=self._tools.letters,
         )  # fmt: skip
         if self._draining:
             return False
         self.workers[partition] = worker
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
-                await worker.run(self._link)
+                await worker.run(self._members.way(partition))
         finally:
             del self.workers[partition]
         return moved_on
@@ -178,6 +193,12 @@ class Delivery:
         """Take the state over, so that no former owner moves it any more."""
         await self._tools.keeper.settle(key)
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
+
+    def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
+        record, state = self.attached.subscription, taken.value
+        position = self._position(key, taken, watermark)
+        newest = record.newest.get(key.partition, 0)
+        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -15,7 +15,7 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.plain import PlainTarget
-from delivery.dispatch.sender import Answer, Stream, Target
+from delivery.dispatch.target import Answer, More, Stream, Target
 from delivery.errors import HootError, SubscriberUnreachable
 from delivery.metastore.records import ListenerRecord
 from delivery.rpc.connection import Connection
@@ -39,13 +39,18 @@ class PackedTarget:
         self._connection.when_ready(tell)
 
     def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
         """Send one push; raises HootError when the connection is broken."""
-        self._connection.push(
-            stream.queue, stream.subscription, stream.partition, stream.epoch, run, after, data, on_answer,
-            moves=stream.moves,
-        )  # fmt: skip
+        place = (stream.queue, stream.subscription, stream.partition, stream.epoch)
+        if more is None:
+            self._connection.push(*place, run, after, data, on_answer, moves=stream.moves)
+        else:
+            self._connection.push(
+                *place, run, after, data, on_answer, moves=stream.moves, parked=more.parked, again=more.again,
+                settled=more.settled,
+            )  # fmt: skip
 
 
 class Link:

@@ -6,14 +6,14 @@ The only place in a host that opens every message on its way out; it serves comp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import trio
 
 from delivery.batch import headers_in, open_batch
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_OK, Answer, Stream
+from delivery.dispatch.target import STATUS_FAILED, STATUS_OK, Answer, More, Stream
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.model import Message
 from delivery.rpc.connection import Connection
@@ -33,7 +33,7 @@ class PlainAnswer(msgspec.Struct):
 
     status: int
     position: int
-    error: str | None = None
+    failures: Sequence[Any] | None = None
 
 
 class _Push(NamedTuple):
@@ -48,7 +48,7 @@ class PlainTarget:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._kind = load_idl("subscriber").PlainMessage
+        self._idl = load_idl("subscriber")
         self._pushes: deque[_Push] = deque()
         self._pushed = trio.lowlevel.ParkingLot()
         self._ended = False
@@ -63,8 +63,9 @@ class PlainTarget:
         tell()
 
     def push(
-        self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None]
-    ) -> None:
+        self, stream: Stream, _run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
         """Send the messages above `after`, call after call, until all are handled or one call is not.
 
         Raises SubscriberUnreachable when the connection is broken. A listener that answers with Thrift's general
@@ -72,7 +73,8 @@ class PlainTarget:
         """
         if self._ended:
             raise SubscriberUnreachable(_ENDED)
-        self._pushes.append(_Push(stream, after, data, on_answer))
+        repeated = more is not None and more.again
+        self._pushes.append(_Push(stream, -1 if repeated else after, data, on_answer))
         self._pushed.unpark()
 
     async def run(self) -> None:
@@ -91,18 +93,20 @@ class PlainTarget:
                 push.on_answer(SubscriberUnreachable(_ENDED))
 
     async def _answer(self, push: _Push) -> Answer | HootError:
-        answer = PlainAnswer(STATUS_OK, push.after)
+        answer, why = PlainAnswer(STATUS_OK, push.after), "it answered that it failed"
         for part in _parts(_messages(push.stream.queue, push.data, push.after)):
-            structs = [plain_struct(self._kind, message) for message in part]
+            structs = [plain_struct(self._idl.PlainMessage, message) for message in part]
             try:
                 answer.status = await self._connection.call(
                     "PlainListener", "onMessages", push.stream.queue, push.stream.subscription, structs
                 )
             except ProtocolError as error:
-                answer.status, answer.error = STATUS_FAILED, error.message
+                answer.status, why = STATUS_FAILED, error.message
             except HootError as error:
                 return error
             if answer.status != STATUS_OK:
+                failed = self._idl.Failure(id=part[0].number, last=part[-1].number, kind=self._idl.RAISED, error=why)
+                answer.failures = [failed]
                 break
             answer.position = part[-1].number
         return answer

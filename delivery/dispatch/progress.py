@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import Attempts, ParkedKey, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
@@ -30,7 +30,7 @@ class CheckpointKey(msgspec.Struct, frozen=True):
 class Progress:
     """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
 
-    __slots__ = ("_doubtful", "_due", "_moved", "_position", "_state", "_version", "key", "over")
+    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over")
 
     def __init__(
         self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
@@ -39,7 +39,7 @@ class Progress:
         self.key = key
         self.over = False
         self._state, self._version = taken.value, taken.version
-        self._position = taken.value.position
+        self._position, self._failing, self._parked = taken.value.position, taken.value.failing, taken.value.parked
         self._doubtful: SubscriptionState | None = None
         self._due, self._moved = due, moved
 
@@ -49,10 +49,22 @@ class Progress:
             self._position = position
             self._due(self)
 
+    def note_failing(self, failing: Attempts | None) -> None:
+        """The first message behind the position failed; None: no longer."""
+        if not self.over and failing != self._failing:
+            self._failing = failing
+            self._due(self)
+
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        """What is parked changed; a position that moves with it is to be noted in the same turn of the loop."""
+        if not self.over:
+            self._parked = parked
+            self._due(self)
+
     @property
     def has_news(self) -> bool:
         """Whether there is something to save still."""
-        return not self.over and (self._doubtful is not None or self._position != self._state.position)
+        return not self.over and (self._doubtful is not None or self._newest() != self._state)
 
     @property
     def in_doubt(self) -> bool:
@@ -61,10 +73,14 @@ class Progress:
 
     def save(self) -> SaveState:
         """What to save next."""
-        newest = msgspec.structs.replace(self._state, position=self._position)
-        self._doubtful = self._doubtful or newest  # until there is an answer
+        self._doubtful = self._doubtful or self._newest()  # until there is an answer
         key = self.key
         return SaveState(key.queue, key.subscription, key.partition, self._doubtful, self._version)
+
+    def _newest(self) -> SubscriptionState:
+        return msgspec.structs.replace(
+            self._state, position=self._position, failing=self._failing, parked=self._parked
+        )  # fmt: skip
 
     def saved(self, save: SaveState, version: Version) -> None:
         """It was."""

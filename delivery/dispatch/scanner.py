@@ -6,7 +6,7 @@ Batches pass unopened; a filter looks at each batch's header and dictionary, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -64,20 +64,21 @@ class MessageScanner:
                 if chunk is None:
                     await self._rest()
                     continue
-                await buffer.put(await self._judged(chunk))
+                for piece in await self._judged(chunk):
+                    await buffer.put(piece)
                 self._after = chunk.last_id
                 await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
         finally:
             self._source.unfollow(follow)
 
-    async def _judged(self, chunk: Chunk) -> Piece:
-        """A chunk's piece. Where messages are evaluated one by one it is made in a thread.
+    async def _judged(self, chunk: Chunk) -> list[Piece]:
+        """A chunk's pieces. Where messages are evaluated one by one they are made in a thread.
 
         A chunk of thousands takes tens of milliseconds then, and other deliveries go on meanwhile.
         """
         if self._wanted is not None and self._wanted.looks_inside:
-            return await trio.to_thread.run_sync(self._piece, chunk)
-        return self._piece(chunk)
+            return await trio.to_thread.run_sync(self._pieces, chunk)
+        return self._pieces(chunk)
 
     async def _rest(self) -> None:
         if self._source.has_news(self._after):
@@ -97,24 +98,33 @@ class MessageScanner:
             chunk = self._source.newest(self._after, self._push_bytes)
             if chunk is not None:
                 self._after = chunk.last_id
-                buffer.add(self._piece(chunk))
+                for piece in self._pieces(chunk):
+                    buffer.add(piece)
         if self._source.has_news(self._after):
             resting.set()
 
-    def _piece(self, chunk: Chunk) -> Piece:
-        if self._wanted is None:
+    def _pieces(self, chunk: Chunk) -> list[Piece]:
+        """What is wanted of a chunk, and what was left out behind it: no push tells the listener of that."""
+        if (wanted := self._wanted) is None:
             data, headers = without_asides(chunk.data, chunk.headers)
-            return Piece(chunk.last_id, sum(header.count for header in headers), data)
-        kept, messages, at = [], 0, 0
+            return _laid_out(chunk, [data], sum(header.count for header in headers), headers[-1].last_id if data else 0)
+        kept, messages, at, end = [], 0, 0, 0
         for header in chunk.headers:
             data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
             at += header.length
-            if (part := select(header, data, self._wanted)) is not None:
+            if (part := select(header, data, wanted)) is not None:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
+                end = header.last_id
             else:
-                self._refuses = self._wanted.refuses
-        return Piece(chunk.last_id, messages, kept[0] if len(kept) == 1 else b"".join(kept))
+                self._refuses = wanted.refuses
+        return _laid_out(chunk, kept, messages, end)
+
+
+def _laid_out(chunk: Chunk, kept: Sequence[bytes], messages: int, end: int) -> list[Piece]:
+    """The batches of a chunk that were kept, up to id `end`, and its end, if that is another."""
+    pieces = [Piece(end, messages, kept[0] if len(kept) == 1 else b"".join(kept))] if messages else []
+    return pieces if end == chunk.last_id else [*pieces, Piece(chunk.last_id, 0, b"")]
 
 
 def _count(batch: bytes) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -15,59 +15,35 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.parking import SendAgain
+from delivery.dispatch.retrier import Retrier
+from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
+from delivery.dispatch.target import (
+    STATUS_FAILED,
+    STATUS_OK,
+    STATUS_SKIPPED,
+    STATUS_STALE,
+    Answer,
+    More,
+    Stream,
+    Target,
+)
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
+from delivery.ids import MessageId
 
 log = logging.getLogger(__name__)
-
-STATUS_OK, STATUS_FAILED, STATUS_SKIPPED, STATUS_STALE, STATUS_UNKNOWN = range(5)
-"""The status codes of idl/subscriber.thrift."""
 
 
 class Ending(enum.Enum):
     """Why a run ended."""
 
     BROKEN = "the connection broke"
-    FAILED = "a listener failed, or refused a push"
+    FAILED = "a message was not handled"
+    FRUITLESS = "a push came to nothing, though the connection stands"
+    PARKED = "messages are parked that the run as it is cannot bring again"
+    RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
-
-
-class Stream(msgspec.Struct, frozen=True):
-    """What all pushes of one worker have in common."""
-
-    queue: str
-    subscription: str
-    partition: int
-    epoch: int
-    moves: int = 0
-    """Of the state that the worker began with."""
-
-
-class Answer(Protocol):
-    """A PushReply of idl/subscriber.thrift."""
-
-    status: int
-    position: int
-    error: str | None
-
-
-class Target(Protocol):
-    """A connection to a listener that proved to be the right one."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it takes a push now."""
-
-    def when_ready(self, tell: Callable[[], None], /) -> None:
-        """Call `tell` once when it is ready again, or broken."""
-
-    def push(
-        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None], /
-    ) -> None:
-        """Send one push, whole; `on_answer` is called once, later, on the trio thread.
-
-        Raises HootError when the connection is broken; then `on_answer` is not called.
-        """
 
 
 class Counters(Protocol):
@@ -98,23 +74,44 @@ class MessageSender:
     takes bytes again.
     """
 
-    def __init__(self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None]) -> None:
+    def __init__(
+        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier
+    ) -> None:  # fmt: skip
         self._stream, self._window, self._counters = stream, window, counters
-        self._on_position = on_position
+        self._on_position, self._retrier = on_position, retrier
+        self._first: More | None = None
+        """For the first push of a run."""
+        self.failed: Failed | None = None
+        """What ended the last run, when that was a failure."""
+        self.broken: Broken | None = None
+        """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
+        self._retries = False
         self._current: _Run | None = None
+        self._recalling = False
 
-    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
+
+        `retries` says whether what is parked is brought again in this run.
+        """
+        self._retries = retries
         self._current = _Run(buffer, target, end)
+        self.broken, self._recalling = None, False
+        self._retrier.parking.rewound()
+        self._first = More()
 
     def stop(self) -> None:
         """Send nothing more of this run."""
         self._current = None
+        if self._recalling:
+            self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
         while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+            if self._recalling:
+                return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
@@ -122,10 +119,59 @@ class MessageSender:
                 return
             self._send(run.buffer.take(), run.target)
 
+    def recall(self) -> None:
+        """End the run, as soon as what the listener has begun is answered; it gives back what it has not begun.
+
+        An empty push of the next run does that: what waits behind the push under way is stale then.
+        """
+        run, window = self._current, self._window
+        if run is None or self._recalling:
+            return
+        self._recalling = True
+        try:
+            if not self._end_if_recalled():
+                parked = More(parked=tuple(self._retrier.parking.messages()))
+                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None, parked)
+        except HootError as error:
+            self._refused(error)
+
+    def give_up(self) -> None:
+        """End the run at once, whatever the listener has begun."""
+        self._finish_run(Ending.RECALLED)
+
     async def drained(self) -> None:
         """Return when nothing is out any more."""
-        while not self._window.empty:
+        while not self._window.empty or self._retrier.parking.out:
             await self._changed.park()
+
+    async def ready(self) -> None:
+        """Return when the connection takes a push, or the run is over."""
+        run = self._current
+        while run is not None and not run.target.ready:
+            ready = trio.Event()
+            run.target.when_ready(ready.set)
+            await ready.wait()
+
+    def send_again(self, step: SendAgain, data: bytes) -> None:
+        """Send a retry push; it is outside of the window."""
+        run, window = self._current, self._window
+        if run is None:
+            return
+        first = self._more_of_first()
+        more = More(None if first is None else first.parked, again=True, settled=step.settled)
+        self._counters.pushed(self._stream.queue, self._stream.subscription, len(step.ids), len(data))
+        self._retrier.parking.sent(step)
+        try:
+            on_answer = partial(self._answered_again, window.run, step)
+            run.target.push(self._stream, window.run, window.told, data, on_answer, more)
+        except HootError as error:
+            self._refused(error)
+
+    def _more_of_first(self) -> More | None:
+        """What is to be said with the first push of the run, once."""
+        first, self._first = self._first, None
+        parking = self._retrier.parking
+        return More(parked=tuple(parking.messages())) if first is not None and parking else None
 
     def _send(self, piece: Piece, target: Target) -> None:
         window = self._window
@@ -136,8 +182,10 @@ class MessageSender:
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
-            target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent))
+            more = None if self._first is None else self._more_of_first()
+            target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent), more)
         except HootError as error:
+            window.withdraw(sent)
             self._refused(error)
 
     def _answered(self, sent: Sent, answer: Answer | HootError) -> None:
@@ -146,23 +194,87 @@ class MessageSender:
         if isinstance(answer, HootError):
             self._refused(answer)
         elif answer.status == STATUS_OK:
+            if answer.failures and not self._park(sent, answer.failures):
+                return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
-            self.pump()
+            if answer.failures and not self._retries:
+                self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
+            if not self._end_if_recalled():
+                self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
-            self._finish_run(Ending.FAILED if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
+
+    def _ending_by(self, status: int) -> Ending:
+        """What an answer means that comes without anything having been called."""
+        if status == STATUS_STALE and self._recalling:
+            return Ending.RECALLED
+        return Ending.FRUITLESS if status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED
+
+    def _end_if_recalled(self) -> bool:
+        """End a run that was recalled, if nothing is out any more."""
+        if not self._recalling or not self._window.empty or self._retrier.parking.out:
+            return False
+        self._finish_run(Ending.RECALLED)
+        return True
+
+    def _answered_again(self, run: int, step: SendAgain, answer: Answer | HootError) -> None:
+        if run != self._window.run:
+            return
+        if isinstance(answer, HootError):
+            self._refused(answer)
+            return
+        failures = [one for one in answer.failures or () if one.id in step.ids]
+        if answer.status != STATUS_OK and not failures:
+            self._finish_run(self._ending_by(answer.status))
+            return
+        try:
+            failed = [checked(one, 0, max(step.ids)) for one in failures]
+        except ProtocolError as error:
+            self._refused(error)
+            return
+        self._retrier.answered(step.slot, failed)
+        self._changed.unpark_all()
+        self._end_if_recalled()
+
+    def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
+        """Park what of a push was not handled; False when that ended the run."""
+        stream = self._stream
+        try:
+            if not self._window.is_first(sent):
+                raise ProtocolError("a listener answers pushes out of order")
+            found = sorted((checked(one, sent.told, sent.end) for one in failures), key=lambda failed: failed.id)
+        except ProtocolError as error:
+            self._refused(error)
+            return False
+        for failed in found:
+            if failed.kind is not Kind.HELD:
+                self._counters.failed(stream.queue, stream.subscription)
+                log.info("%s/%s: subscription %s failed at id %s, which is parked: %s", stream.queue, stream.partition,
+                         stream.subscription, MessageId(failed.id), failed.error)  # fmt: skip
+            if not self._retrier.park(failed):
+                self._retrier.changed()
+                if self._window.fail(sent, failed.id - 1):
+                    self._on_position(self._window.position)
+                self._finish_run(Ending.PARKED)
+                return False
+        self._retrier.changed()
+        return True
 
     def _refused(self, error: HootError) -> None:
         """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
         if isinstance(error, SubscriberUnreachable):
+            window, others = self._window, self._retrier.parking.out
+            if not window.empty:
+                self.broken = Broken(window.position, window.last_id, 0 if others else window.alone)
             self._finish_run(Ending.BROKEN)
             return
         stream = self._stream
         log.warning("%s/%s: subscription %s: a push came to nothing: %s", stream.queue, stream.partition,
                     stream.subscription, error)  # fmt: skip
-        self._finish_run(Ending.FAILED)
+        self._finish_run(Ending.FRUITLESS)
 
     def _finish(self, sent: Sent) -> None:
         if self._window.finish(sent):
@@ -172,14 +284,20 @@ class MessageSender:
     def _failed(self, sent: Sent, answer: Answer) -> None:
         stream = self._stream
         self._counters.failed(stream.queue, stream.subscription)
-        log.warning("%s/%s: subscription %s failed behind id %d: %s", stream.queue, stream.partition,
-                    stream.subscription, answer.position, (answer.error or "")[:300])  # fmt: skip
+        before = [] if answer.failures is None else answer.failures[:-1]
+        if before and not self._park(sent, before):
+            return
         try:
             if self._window.fail(sent, answer.position):
                 self._on_position(self._window.position)
+            self.failed = _failed_in(answer, sent)
         except ProtocolError as error:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
-        self._finish_run(Ending.FAILED)
+            self._finish_run(Ending.FRUITLESS)
+        else:
+            log.warning("%s/%s: subscription %s failed at id %s: %s", stream.queue, stream.partition,
+                        stream.subscription, MessageId(self.failed.id), self.failed.error)  # fmt: skip
+            self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:
         self._window.rewind()
@@ -187,3 +305,10 @@ class MessageSender:
         if ended is not None:
             ended.end(ending)
         self._changed.unpark_all()
+
+
+def _failed_in(answer: Answer, sent: Sent) -> Failed:
+    """What failed, by a reply that says that something did. Raises ProtocolError."""
+    if not answer.failures:
+        raise ProtocolError(f"a listener failed behind {answer.position} and does not say at what")
+    return checked(answer.failures[-1], answer.position, sent.end)

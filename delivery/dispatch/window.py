@@ -37,7 +37,10 @@ class Sent(msgspec.Struct, gc=False):
 class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_heard", "_messages", "_messages_max", "_sent", "_told", "position", "run")
+    __slots__ = (
+        "_bytes", "_bytes_max", "_heard", "_messages", "_messages_max", "_sent", "position", "run", "singly_until",
+        "told",
+    )  # fmt: skip
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
         """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
@@ -45,11 +48,15 @@ class Window:
         `first_run` must be higher than any run that the same listener saw from this epoch.
         """
         self.position = position
-        self._heard = self._told = position
+        self._heard = position
+        self.told = position
+        """What the next push follows, as the listener knows it."""
         self.run = first_run
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
         self._sent: deque[Sent] = deque()
+        self.singly_until = 0
+        """Up to this id one push at a time is out."""
 
     def __repr__(self) -> str:
         return f"<Window run {self.run}, position {self.position}, {self._messages} messages unacknowledged>"
@@ -64,22 +71,52 @@ class Window:
         """Whether nothing is out."""
         return not self._sent
 
+    @property
+    def heard(self) -> int:
+        """Up to where the listener knows that its answers arrived."""
+        return self._heard
+
+    @property
+    def last_id(self) -> int:
+        """The last id that is out; the position when nothing is."""
+        return self._sent[-1].end if self._sent else self.position
+
+    @property
+    def alone(self) -> int:
+        """The id of the only message that is out, while messages go out one by one; 0 for none or several."""
+        one = self._sent[0] if len(self._sent) == 1 and self.position < self.singly_until else None
+        return one.end if one is not None and one.messages == 1 and one.end <= self.singly_until else 0
+
     def has_room(self, messages: int, size: int) -> bool:
         """Whether a push of that many messages and bytes may go out now. One push always may."""
         if not self._sent:
             return True
+        if self.position < self.singly_until:
+            return False
         return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
+
+    def is_first(self, sent: Sent) -> bool:
+        """Whether nothing before this push is unanswered."""
+        return bool(self._sent) and self._sent[0] is sent
 
     def admit(self, last_id: int, messages: int, size: int) -> Sent:
         """Note a push that covers everything from the last one up to `last_id`."""
         after = self._sent[-1].last_id if self._sent else self.position
         assert last_id > after, "a push must go beyond the one before it"
-        sent = Sent(self.run, self._told, last_id, last_id, messages, size)
-        self._told = last_id
+        sent = Sent(self.run, self.told, last_id, last_id, messages, size)
+        self.told = last_id
         self._sent.append(sent)
         self._messages += messages
         self._bytes += size
         return sent
+
+    def withdraw(self, sent: Sent) -> None:
+        """The push that was admitted last did not go out."""
+        if sent.run == self.run and self._sent and self._sent[-1] is sent:
+            self._sent.pop()
+            self.told = sent.told
+            self._messages -= sent.messages
+            self._bytes -= sent.bytes
 
     def skip(self, last_id: int) -> bool:
         """Nothing is wanted of what follows up to `last_id`. True when the position moved.
@@ -113,18 +150,24 @@ class Window:
         """
         if sent.run != self.run:
             return False
-        first = bool(self._sent) and self._sent[0] is sent
+        first = self.is_first(sent)
         self.rewind()
         if not sent.told <= handled < sent.end:
             raise ProtocolError(f"a listener says it handled {handled} of a push of {sent.told}…{sent.end}")
         if not first or handled <= self.position:
             return False
-        self.position = self._heard = self._told = handled
+        self.position = self._heard = self.told = handled
         return True
+
+    def pass_over(self, last_id: int) -> None:
+        """Go on behind `last_id`, which was given up; nothing must be out."""
+        assert not self._sent, "what is out may still be acknowledged"
+        self.position = max(self.position, last_id)
+        self._heard = self.told = max(self._heard, last_id)  # else a listener that holds it would hold it for ever
 
     def rewind(self) -> None:
         """Forget what is out and begin a new run behind the position."""
         self.run += 1
         self._sent.clear()
         self._messages = self._bytes = 0
-        self._told = self._heard
+        self.told = self._heard

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
+import msgspec
 import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
+from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.newest import NewestSource
+from delivery.dispatch.pacing import replayed
+from delivery.dispatch.parking import Parking
+from delivery.dispatch.retrier import Retrier
+from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import MessageScanner, Source
-from delivery.dispatch.sender import Counters, Ending, MessageSender, Stream, Target
+from delivery.dispatch.sender import Counters, Ending, MessageSender
+from delivery.dispatch.singly import singles
+from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
+from delivery.errors import HootError
 from delivery.filters import Filter
+from delivery.metastore.managers.records import Attempts, ParkedKey
+from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 
 
 class Link(Protocol):
@@ -20,6 +36,36 @@ class Link(Protocol):
 
     async def target(self) -> Target:
         """The connection, once there is one."""
+
+
+class Ledger(Protocol):
+    """Where progress is written down (checkpoints.Progress)."""
+
+    def note(self, position: int) -> None:
+        """Everything up to there was acknowledged."""
+
+    def note_failing(self, failing: Attempts | None) -> None:
+        """What was tried with the first message behind the position."""
+
+    def note_parked(self, parked: tuple[ParkedKey, ...]) -> None:
+        """What is parked of the messages up to the position."""
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """From where a worker goes on, and how."""
+
+    position: int
+    first_run: int
+    """See Window."""
+    policy: RetryPolicy = RetryPolicy()
+    failing: Attempts | None = None
+    """What an earlier worker knew of the first message behind `position`."""
+    parked: tuple[ParkedKey, ...] = ()
+    """Of the messages up to `position`."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if the subscription is one."""
+    newest: int = 0
+    """Up to this id only the newest message of each key is wanted."""
 
 
 class SubscriptionWorker:
@@ -31,15 +77,28 @@ class SubscriptionWorker:
     """
 
     def __init__(
-        self, stream: Stream, source: Source, *, position: int, first_run: int, wanted: Filter | None,
-        config: HostConfig, counters: Counters, on_position: Callable[[int], None],
+        self, stream: Stream, source: Source, *, begin: Begin, wanted: Filter | None, config: HostConfig,
+        counters: Counters, ledger: Ledger, letters: DeadLetters,
     ) -> None:  # fmt: skip
         self.stream = stream
+        self._ledger = ledger
+        self._morgue = Morgue(stream, source, letters if begin.policy.dead_letters else None, config)
+        self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
-        self._window = Window(position, config.window_messages, config.window_bytes, first_run)
-        self._scanner = MessageScanner(source, wanted, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, on_position)
+        self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
+        scanned = replayed(source, begin.replay, stream.partition, begin.position)
+        if begin.newest > begin.position:
+            scanned = NewestSource(scanned, wanted, begin.newest)
+        self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
+        parking = Parking(begin.policy, begin.parked, random.uniform)
+        self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
+        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)
+        self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
+        self._pausing = trio.CancelScope()
+        self._resting = trio.CancelScope()
+        """Around a pause before the next run."""
+        self._running = trio.CancelScope()
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -59,30 +118,87 @@ class SubscriptionWorker:
     async def run(self, link: Link) -> None:
         """Deliver until refused, drained, cancelled, or the partition is lost."""
         while not self._draining:
+            self._window.singly_until = max(self._window.singly_until, self._first.singly_until)
+            if (guilty := self._first.guilty(self._window.position)) is not None:
+                await self._put_aside(guilty)
+                continue
             ending = await self._one_run(await link.target())
             if ending is Ending.REFUSED:
                 return
-            if ending is Ending.FAILED:
-                await trio.sleep(self._config.retry_delay_seconds)
+            if ending is Ending.FRUITLESS:
+                await self._pause(self._first.refused())
+            elif ending is Ending.FAILED:
+                await self._after_failure()
 
     def drain(self) -> None:
         """Scan no further; `run` returns when what is out has been answered."""
         self._draining = True
         self._scanning.cancel()
+        self._pausing.cancel()
+
+    def recall(self, grace_seconds: float) -> None:
+        """End the run, as the partition goes to another listener; the next run asks the link for it.
+
+        What the listener has begun may take it `grace_seconds`, what it has not begun it gives back.
+        """
+        self._resting.cancel()  # it was meant for the former listener
+        if grace_seconds > 0:
+            self._running.deadline = min(self._running.deadline, trio.current_time() + grace_seconds)
+            self._sender.recall()
+        else:
+            self._sender.give_up()
+
+    async def _after_failure(self) -> None:
+        failed = self._sender.failed
+        assert failed is not None
+        decision = self._first.failed(failed)
+        self._ledger.note_failing(self._first.attempts)
+        if isinstance(decision, GiveUp):
+            await self._put_aside(decision)
+            return
+        self._window.singly_until = max(self._window.singly_until, decision.singly_until)
+        await self._pause(decision.seconds)
+
+    async def _put_aside(self, given_up: GiveUp) -> None:
+        """Put a message aside, and go on behind it; unless the worker is to end."""
+        with trio.CancelScope() as self._pausing:
+            if not self._draining:
+                await self._morgue.take(given_up)
+                self._window.pass_over(given_up.id)
+                self._first.gave_up(given_up.id)
+                self._ledger.note_failing(self._first.attempts)
+                self._ledger.note(self._window.position)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the worker is to end."""
+        with trio.CancelScope() as self._pausing:
+            self._resting = self._pausing
+            if not self._draining:
+                await trio.sleep(seconds)
 
     async def _one_run(self, target: Target) -> Ending:
         config, sender = self._config, self._sender
-        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump)
+        position, until = self._window.position, self._window.singly_until
+        cut = partial(singles, after=position, until=until) if position < until else None
+        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
+            self._running = run
 
             def end(ending: Ending) -> None:
                 self._ending = ending
+                if ending is Ending.BROKEN and sender.broken is not None:
+                    self._first.crashed(sender.broken)
+                    self._ledger.note_failing(self._first.attempts)
                 run.cancel()
 
-            sender.begin(buffer, target, end)
+            retries = self._by_key or bool(self._retrier.parking)
+            sender.begin(buffer, target, end, retries=retries)
             try:
-                await self._scan(buffer)
+                if retries:
+                    await self._scan_and_retry(buffer)
+                else:
+                    await self._scan(buffer)
             finally:
                 sender.stop()
                 self._window.rewind()  # also where it was the partition that ended the run
@@ -93,3 +209,30 @@ class SubscriptionWorker:
         with trio.CancelScope() as self._scanning:
             await self._scanner.run(buffer, self._window.position)
         await self._sender.drained()
+
+    async def _scan_and_retry(self, buffer: Buffer) -> None:
+        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan.
+
+        Raises what reading the partition does; nothing but Cancelled when it is lost in the turn that cancels the run.
+        """
+        lost: list[HootError] = []
+
+        async def unless_lost(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            except HootError as error:
+                lost.append(error)
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unless_lost, partial(self._retrier.run, self._sender))
+            with trio.CancelScope() as self._scanning:
+                await unless_lost(partial(self._scan_behind_parked, buffer))
+            nursery.cancel_scope.cancel()
+        if lost:
+            raise lost[0]
+        await self._sender.drained()
+
+    async def _scan_behind_parked(self, buffer: Buffer) -> None:
+        await self._retrier.room(all_gone=not self._by_key)
+        await self._scanner.run(buffer, self._window.position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import trio
@@ -126,12 +126,20 @@ class Connection:
         on_reply: Callable[[Any], None],
         *,
         moves: int = 0,
+        parked: Iterable[tuple[int, bytes | None]] | None = None,
+        again: bool = False,
+        settled: Sequence[int] = (),
     ) -> None:
         """Send one push (idl: Push); `on_reply` gets the PushReply or a HootError. As `call_soon`."""
         push = load_idl("subscriber").Push(
             queue=queue, subscription=subscription, partition=partition, epoch=epoch, run=run, after=after,
             batches=batches, moves=moves or None,
         )  # fmt: skip
+        if parked is not None:
+            made = load_idl("subscriber").ParkedMessage
+            push.parked = [made(id=number, key=key) for number, key in parked]
+        if again:
+            push.again, push.settled = True, list(settled)
         self.call_soon("Listener", "push", (push,), on_reply)
 
     def call_soon(self, service: str, method: str, args: tuple[Any, ...], on_reply: Callable[[Any], None]) -> None:

@@ -48,7 +48,7 @@ class Odd:
         assert self._socket is not None
         waiting = list(self.waiting)
         for place in order:
-            reply = _IDL.PushReply(status=_IDL.OK, position=waiting[place].last_id, error=None)
+            reply = _IDL.PushReply(status=_IDL.OK, position=waiting[place].last_id)
             self._send(waiting[place].call, reply)
 
     def position(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from delivery.errors import BadVersion, CorruptRecord, UnknownPartition
+from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.managers.states import MoveState
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
@@ -33,6 +35,18 @@ def test_an_owner_saves_nothing_over_a_move_and_finds_it_when_it_begins_anew(
     again = subscriptions.take_state(preferences(), 0, 3)
     assert again.value == state(40, 3, moves=1)
     assert subscriptions.take_state(preferences(), 0, 4).value == state(40, 4, moves=1)
+
+
+def test_a_takeover_keeps_what_failed_and_what_is_parked_and_a_move_forgets_both(
+    subscriptions: SubscriptionDataManager,
+) -> None:
+    """Messages that a move brings again would else come a second time as parked ones."""
+    failing, parked = Attempts(150, failures=2), (ParkedKey(b"k", (120, 130), failures=1),)
+    taken = subscriptions.take_state(preferences(), 0, 3)
+    held = replace(state(150, 3), failing=failing, parked=parked)
+    subscriptions.save_state(replace(save(150, taken.version, epoch=3), state=held))
+    assert subscriptions.take_state(preferences(), 0, 4).value == replace(held, epoch=4)
+    assert moved(subscriptions, 40) == state(40, 4, moves=1)
 
 
 def test_a_position_that_no_owner_has_begun_with_can_be_moved(subscriptions: SubscriptionDataManager) -> None:

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 from thrift.Thrift import TType
 
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from tests.integration.apache import SECONDS, Client, Fields, Server
@@ -28,6 +30,7 @@ from tests.integration.embedded import client as zookeeper_session
 from tests.integration.engine import engine
 
 OK, FAILED = 0, 1
+RETRY_SECONDS = 0.3
 NUMBERS = itertools.count()
 
 
@@ -167,6 +170,13 @@ def subscribing(*topics: str, start: str = "earliest", **starts: str) -> tuple[i
 def create_subscription(client: Client, queue: str, name: str, *topics: str) -> None:
     """Make a subscription that begins at the oldest message of every partition."""
     client.result("createSubscription", text(queue), text(name), subscribing(*topics))
+
+
+def retry_soon(site: Foreign, queue: str, name: str) -> None:
+    """Have what a subscription does not handle come again after RETRY_SECONDS, as whoever administers Hoot does."""
+    policy = RetryPolicy(first_seconds=RETRY_SECONDS, factor=1, jitter=0)
+    with ZooKeeperClient(site.running.address) as session:
+        open_catalog(session).change_subscription(queue, name, lambda known: replace(known, retry=policy))
 
 
 def listening(port: int, token: str, protocol: str | None = None) -> tuple[int, Any]:

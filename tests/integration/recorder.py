@@ -12,13 +12,16 @@ import threading
 
 import msgspec
 
-from subscriber import Message, Subscriber
+from delivery.metastore.groups import Kind
+from subscriber import Message, RetryPolicy, Subscriber
 
 PARTITION_SHIFT = 56
 """Ids of this century stay below 2**56."""
 
 
 NEVER = threading.Event()
+READY = threading.Event()
+"""Whoever starts this process was told that it is attached."""
 
 
 class Orders(msgspec.Struct):
@@ -37,6 +40,14 @@ class Orders(msgspec.Struct):
     """Never return from the callback of this message; 0 for never."""
     fail_every: int = 0
     """Raise at each of these, once per message; 0 for never."""
+    retry: RetryPolicy | None = None
+    poison: int = 0
+    """The id of a message to raise at whenever it comes; 0 for none."""
+    deadly: int = 0
+    """The id of a message to exit at, before it is written down; 0 for none."""
+    kind: Kind | None = None
+    member: str | None = None
+    session_seconds: float = 6.0
     pause_seconds: float = 0.0
     """In each callback."""
 
@@ -54,6 +65,11 @@ class Recorder:
         if orders.fail_every and self.count % orders.fail_every == 0 and message.number not in self.failed:
             self.failed.add(message.number)
             raise ValueError("told to fail")
+        if message.number == orders.poison:
+            raise ValueError("poison")
+        if message.number == orders.deadly:
+            READY.wait(30)
+            os._exit(9)
         if orders.pause_seconds:
             NEVER.wait(orders.pause_seconds)
         os.write(self.file, (message.partition << PARTITION_SHIFT | message.number).to_bytes(8, "little"))
@@ -65,13 +81,21 @@ class Recorder:
 
 def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
+    subscriber = Subscriber(
+        orders.name, zookeeper=orders.zookeeper, member=orders.member, session_timeout_seconds=orders.session_seconds
+    )
     subscription = subscriber.subscribe(
-        orders.queue, start=orders.start, topics=orders.topics or None, partitions=orders.partitions
+        orders.queue,
+        start=orders.start,
+        topics=orders.topics or None,
+        partitions=orders.partitions,
+        retry=orders.retry,
+        kind=orders.kind,
     )
     subscription.listener(Recorder(orders))
     subscriber.start()
     print("ready", flush=True)
+    READY.set()
     subscriber.run()
 
 

@@ -13,6 +13,7 @@ from tests.integration.apache import SECONDS, Client
 from tests.integration.embedded import eventually
 from tests.integration.plain import (
     FAILED,
+    RETRY_SECONDS,
     Foreign,
     Received,
     attached,
@@ -21,17 +22,16 @@ from tests.integration.plain import (
     foreign,
     message,
     put,
+    retry_soon,
     stored,
 )
 
 pytestmark = pytest.mark.integration
 
-RETRY_SECONDS = 0.3
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("plain"), "--set", f"retry_delay_seconds={RETRY_SECONDS}") as found:
+    with foreign(tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 
@@ -90,6 +90,7 @@ def test_messages_that_were_not_handled_come_again_after_a_pause(
 ) -> None:
     """Answered with FAILED, or with the INTERNAL_ERROR into which generated code turns what a handler raises."""
     create_subscription(client, flights, "plain")
+    retry_soon(site, flights, "plain")
     with attached(client, flights, "plain") as received:
         handled = put(client, flights, 0, message(b"a"))[-1]
         has(received, 1)

@@ -13,6 +13,7 @@ import pytest
 from delivery import Client, MessageId, connect
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
@@ -25,7 +26,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine"), "--set", "retry_delay_seconds=0.2") as started:
+    with engine(tmp_path_factory.mktemp("engine")) as started:
         yield started
 
 
@@ -71,7 +72,7 @@ def test_a_listener_that_raises_gets_the_message_again_in_order_and_nothing_twic
 ) -> None:
     queue = client.create_queue(queue_name, partitions=2)
     subscriber = RecordingSubscriber(running, queue_name, tmp_path)
-    subscriber.start(fail_every=30)
+    subscriber.start(fail_every=30, retry=RetryPolicy(first_seconds=0.2))
     try:
         published = by_partition(queue.put_many([b"%d" % number for number in range(200)]))
         eventually(lambda: subscriber.distinct() == 200, "all of them", 60)

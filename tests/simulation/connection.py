@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from delivery.dispatch.sender import Stream
+from delivery.dispatch.target import Stream
 from delivery.errors import HootError, HostUnreachable, SubscriberUnreachable
 from tests.simulation.machine import Machine, here
 from tests.simulation.network import Wire
@@ -80,12 +80,12 @@ class SimulatedConnection:
 
     def push(  # noqa: PLR0917 - as in Connection
         self, queue: str, subscription: str, partition: int, epoch: int, run: int, after: int, batches: bytes,
-        on_reply: OnReply, *, moves: int = 0,
+        on_reply: OnReply, *, moves: int = 0, **more: Any,
     ) -> None:  # fmt: skip
         """Send one push."""
         kernel = self._machine.kernel
         stream = Stream(queue, subscription, partition, epoch, moves)
-        self._send(partial(self._service.push, stream, run, after, batches), on_reply)
+        self._send(partial(self._service.push, stream, run, after, batches, **more), on_reply)
         kernel.note("push", self._machine.name, subscription, partition, epoch, run, after)
 
     async def aclose(self) -> None:

@@ -27,6 +27,7 @@ from delivery.publish.pending import PendingPublish
 from delivery.publish.publisher import Publisher
 from delivery.storage.base import Append
 from delivery.storage.tail import TailCache
+from tests.dispatch import KeptLetters
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Crashed, Machine, here
@@ -37,7 +38,7 @@ from tests.simulation.zookeeper import ZooKeeperServer
 SESSION_SECONDS: Final = 2.0
 CONFIG: Final = HostConfig(
     session_timeout_seconds=SESSION_SECONDS, reconcile_seconds=4.0, reopen_seconds=0.3, window_messages=16,
-    buffer_messages=6, push_bytes=400, retry_delay_seconds=0.2, hello_seconds=1.0, reconnect_delay_seconds=0.05,
+    buffer_messages=6, push_bytes=400, hello_seconds=1.0, reconnect_delay_seconds=0.05,
     reconnect_delay_max_seconds=0.5, checkpoint_batch=8, grace_seconds=1.0, rebalance_seconds=3.0,
 )  # fmt: skip
 TAIL_BYTES: Final = 1500
@@ -184,5 +185,5 @@ async def _answer(work: Callable[[], Awaitable[object]], reply: Callable[[object
 def _supervisor(
     session: Any, catalog: Catalog, keeper: CheckpointKeeper, sharing: Sharing, taker: StateTaker
 ) -> Supervisor:  # fmt: skip
-    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG)
+    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG, KeptLetters())
     return Supervisor(SubscriptionWatch(session, catalog), keeper, tools, CONFIG)

@@ -17,7 +17,7 @@ from trio._core import _run
 from delivery.client import sender
 from delivery.cluster.hosts import membership, peers
 from delivery.cluster.sharing import placing
-from delivery.dispatch import delivery, link
+from delivery.dispatch import delivery, link, retrier
 from delivery.metastore import access
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables import zookeeper as tables
@@ -70,6 +70,7 @@ def simulated(seed: int, kernel: Kernel) -> Iterator[None]:
         (membership, "is_gone", _is_gone),
         (tables, "OneShots", StrandShots),
         (access, "time", SimpleNamespace(sleep=spend)),
+        (retrier, "wall_ms", lambda: here.get().wall_ms()),
         (delivery, "_first_run", lambda: here.get().first_run()),
         (sender, "Link", SimulatedLink),
         (sender, "ANSWER_SECONDS", ANSWER_SECONDS),

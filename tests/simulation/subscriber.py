@@ -7,13 +7,13 @@ ends in the middle of a push, with messages handled and not acknowledged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 import trio
 
-from delivery.dispatch.sender import Stream
+from delivery.dispatch.target import Stream
 from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
@@ -47,12 +47,13 @@ class SimulatedSubscriber(Machine):
     """One process of a subscriber."""
 
     def __init__(
-        self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script
-    ) -> None:
+        self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script,
+        *, member: str,
+    ) -> None:  # fmt: skip
         super().__init__(kernel, name)
         self.session = SimulatedSession(self, server, reset_chance=0.002, deadline=1.5)
         self._network, self._script = network, script
-        self._address = (name, port)
+        self._address, self._member = (name, port), member
         self._token = f"token-{name}-{port}"
         self._hinted = trio.Event()
         self._service: Service | None = None
@@ -64,7 +65,9 @@ class SimulatedSubscriber(Machine):
         try:
             with self.scope:
                 self.session.start()
-                listener = ListenerRecord(address=self._address[0], port=self._address[1], token=self._token)
+                listener = ListenerRecord(
+                    address=self._address[0], port=self._address[1], token=self._token, member=self._member
+                )
                 service.attach(record, listener, self._handle)
                 self._network.listen(self._address, self, service)
                 await self._keep_registered(record, listener)
@@ -72,15 +75,16 @@ class SimulatedSubscriber(Machine):
             pass
 
     async def _keep_registered(self, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        registration = SubscriberZooKeeper(cast("Any", self.session), record.name, force=True)
-        catalog = open_catalog(cast("Any", self.session))
+        session = cast("Any", self.session)
+        registration = SubscriberZooKeeper(session, record.name, force=True, member=self._member)
+        catalog = open_catalog(session)
 
         def register() -> None:
-            replace = catalog.listener(record.queue, record.name)
-            registration.register(Plan(record, record, replace), listener)
+            replace = catalog.listener(record.queue, record.name, self._member)
+            registration.register(Plan(record, record, replace, self._member), listener)
 
         registered = False
-        registration.watch(record.queue, self._hint)
+        registration.watch(record.queue, listener, self._hint)
         while True:
             self._hinted = trio.Event()
             try:
@@ -128,7 +132,7 @@ class Service:
         self._machine = machine
         self._dispatcher = _Dispatcher(machine)
         self._service = ListenerService(name, cast("Any", self._dispatcher), lambda _: None)
-        self._push = load_idl("subscriber").Push
+        self._push, self._parked = load_idl("subscriber").Push, load_idl("subscriber").ParkedMessage
         self.inbox = Inbox(())
         self._answers: dict[Wire, deque[tuple[Promise[object], Callable[[Any], None]]]] = {}
 
@@ -143,11 +147,15 @@ class Service:
         args = _Args(queue=queue, subscription=subscription)
         return self._service.begin(ThriftCall("Listener", "hello", 0, args))
 
-    def push(self, stream: Stream, run: int, after: int, data: bytes) -> Promise[object]:
+    def push(
+        self, stream: Stream, run: int, after: int, data: bytes, *,
+        parked: Sequence[tuple[int, bytes | None]] | None = None, again: bool = False, settled: Sequence[int] = (),
+    ) -> Promise[object]:  # fmt: skip
         """A push has arrived."""
         push = self._push(
             queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data, moves=stream.moves,
+            run=run, after=after, batches=data, moves=stream.moves, again=again, settled=list(settled),
+            parked=[self._parked(id=number, key=key) for number, key in parked or ()],
         )  # fmt: skip
         return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.bugs import PLANTED
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM
 
 TOP = Path(__file__).resolve().parents[2]
 SEEDS_PER_CASE = 200
@@ -35,6 +36,18 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("first", range(0, 2000, SEEDS_PER_CASE))
 def test_every_invariant_holds_under_faults(first: int) -> None:
     ended = simulate("--first", str(first), "--seeds", str(SEEDS_PER_CASE))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
+def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over() -> None:
+    ended = simulate("--first", str(BY_KEY_FROM), "--seeds", str(SEEDS_PER_CASE))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
+def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another() -> None:
+    ended = simulate("--first", str(GROUPS_FROM), "--seeds", str(SEEDS_PER_CASE))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

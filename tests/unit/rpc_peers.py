@@ -55,7 +55,7 @@ class Echo:
 
     async def _push(self, push: Any) -> Any:
         await trio.lowlevel.checkpoint()
-        return LISTENER.PushReply(status=0, position=push.after + len(push.batches), error="")
+        return LISTENER.PushReply(status=0, position=push.after + len(push.batches))
 
     def _result(self, call: Call) -> Any:
         if call.method == "publish":

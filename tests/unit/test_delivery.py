@@ -19,7 +19,7 @@ from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
-from tests.dispatch import NoCounters, ScriptedPartition
+from tests.dispatch import KeptLetters, NoCounters, ScriptedPartition
 from tests.hosting import eventually
 
 START, SAVED, WATERMARK, CREATED_MS = 10, 50, 100, 7
@@ -52,13 +52,13 @@ class ScriptedStates:
 
 
 def attached() -> Attached:
-    return Attached("g", RECORD, ListenerRecord(address="127.0.0.1", port=1, token="t"))
+    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
     keeper = CheckpointKeeper(states, HostConfig(), lambda *_: None)
     taker = StateTaker(states, lambda *place: (fenced if fenced is not None else []).append(place))
-    return Tools(partitions, keeper, taker, NoCounters(), HostConfig())
+    return Tools(partitions, keeper, taker, NoCounters(), HostConfig(), KeptLetters())
 
 
 def begun_at(position: int) -> int:

@@ -24,13 +24,13 @@ def test_a_rate_comes_near_steady_traffic_and_fades_without_any() -> None:
 
 def test_it_is_busy_from_the_first_message_on_until_there_is_less_than_one_a_second() -> None:
     traffic = Traffic(0.0)
-    assert not traffic.busy
+    seen = [traffic.busy]
     traffic.add(100, 1)
-    assert traffic.busy
-    traffic.follow(1.0)
-    assert traffic.busy
-    traffic.follow(1.0 + 10 * AVERAGED_SECONDS)
-    assert not traffic.busy
+    seen.append(traffic.busy)
+    for now in (1.0, 1.0 + 10 * AVERAGED_SECONDS):
+        traffic.follow(now)
+        seen.append(traffic.busy)
+    assert seen == [False, True, True, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.just(0.0) | st.floats(0.01, 100)), max_size=50))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import uniform
 
+from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.sender import STATUS_OK, Answer, Ending, MessageSender, Stream
+from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.parking import Parking
+from delivery.dispatch.retrier import Retrier
+from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.target import STATUS_OK, More, Stream
 from delivery.dispatch.window import Window
-from delivery.errors import HootError, SubscriberUnreachable
+from delivery.errors import SubscriberUnreachable
+from delivery.metastore.policy import RetryPolicy
 from subscriber.inbox import PartitionInbox, Status
-from tests.dispatch import NoCounters, Reply
+from tests.dispatch import NoCounters, NotedLedger, Reply, ScriptedPartition
 
-OnAnswer = Callable[[Answer | HootError], None]
+OnAnswer = Callable[..., None]
 
 
 class Listener:
@@ -27,7 +34,9 @@ class Listener:
     def when_ready(self, tell: Callable[[], None]) -> None:
         raise AssertionError("it is always ready")
 
-    def push(self, stream: Stream, run: int, after: int, data: bytes, on_answer: OnAnswer) -> None:
+    def push(
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: OnAnswer, more: More | None = None
+    ) -> None:
         self.began.append(self.inbox.begin((stream.epoch, run), after))
         position = self.inbox.end(int(data))
         on_answer(Reply(STATUS_OK, position) if self.answers else SubscriberUnreachable("the answer got lost"))
@@ -39,13 +48,16 @@ class Owner:
     def __init__(self, listener: Listener, epoch: int, checkpoint: int) -> None:
         self.listener = listener
         self.window = Window(checkpoint, 100, 1000)
-        self.sender = MessageSender(Stream("q", "s", 0, epoch), self.window, NoCounters(), lambda _: None)
+        stream, source, config, policy = Stream("q", "s", 0, epoch), ScriptedPartition([]), HostConfig(), RetryPolicy()
+        morgue = Morgue(stream, source, None, config)
+        retrier = Retrier(Parking(policy, (), uniform), source, morgue, NotedLedger(), config.push_bytes)
+        self.sender = MessageSender(stream, self.window, NoCounters(), lambda _: None, retrier)
 
     def run(self, *pieces: tuple[int, bool]) -> None:
         """A new run over pieces of the partition: up to which id, and whether the filter leaves anything of it."""
         self.window.rewind()
         buffer, endings = Buffer(100, 1000, lambda: None), list[Ending]()
-        self.sender.begin(buffer, self.listener, endings.append)
+        self.sender.begin(buffer, self.listener, endings.append, retries=False)
         for last_id, wanted in pieces:
             buffer.add(Piece(last_id, int(wanted), b"%d" % last_id if wanted else b""))
             self.sender.pump()

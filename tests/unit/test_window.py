@@ -100,6 +100,26 @@ def test_a_listener_that_fails_at_the_first_message_behind_what_a_filter_left_ou
     assert (window.position, window.admit(30, 1, 5).told) == (25, 25)
 
 
+def test_a_message_that_was_given_up_is_behind_what_the_next_push_follows() -> None:
+    """Its listener may hold it, and would hold what follows it of its key as long as it does."""
+    window, (first,) = filled(10)
+    window.finish(first)
+    assert window.skip(20)
+    assert window.told == 10
+    window.pass_over(30)
+    assert (window.position, window.told, window.admit(40, 1, 1).told) == (30, 30, 30)
+
+
+def test_the_only_message_that_is_out_is_told_by_its_id_whatever_is_skipped_behind_it() -> None:
+    window = Window(0, 100, 100)
+    window.singly_until = 50
+    sent = window.admit(10, 1, 1)
+    window.skip(20)
+    assert (window.alone, window.last_id) == (10, 10)
+    window.withdraw(sent)
+    assert (window.alone, window.last_id, window.told) == (0, 0, 0)
+
+
 def test_what_is_skipped_moves_the_position_at_once_or_with_the_push_before_it() -> None:
     window = Window(0, 10, 10)
     assert window.skip(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -11,20 +10,23 @@ import trio.testing
 
 from delivery.batch import open_batch
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.sender import STATUS_FAILED, STATUS_UNKNOWN
-from delivery.dispatch.worker import SubscriptionWorker
-from delivery.errors import HootError, NotOwner, ProtocolError, SubscriberUnreachable
+from delivery.dispatch.target import STATUS_UNKNOWN
+from delivery.dispatch.worker import Begin, SubscriptionWorker
+from delivery.errors import HootError, NotOwner, SubscriberUnreachable
 from delivery.filters import filter_of
 from delivery.model import Message
 from tests.dispatch import (
     SMALL,
     STREAM,
+    KeptLetters,
     NoCounters,
+    NotedLedger,
     Reply,
     ScriptedListener,
     ScriptedPartition,
     batch_at,
     deliver,
+    failed_at,
     ok,
     simulated,
 )
@@ -65,8 +67,8 @@ def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch(in_memory: b
 
         listener = ScriptedListener(take)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, wanted=filter_of(topics, None), config=SMALL,
-            counters=NoCounters(), on_position=lambda _: None,
+            STREAM, partition, begin=Begin(0, 1), wanted=filter_of(topics, None), config=SMALL, counters=NoCounters(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -75,50 +77,6 @@ def test_a_worker_with_nothing_new_sleeps_and_wakes_for_a_new_batch(in_memory: b
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
         assert listener.delivered == [100, 200]
-
-    simulated(story)
-
-
-def test_a_message_that_fails_is_delivered_again_after_the_delay_and_order_holds() -> None:
-    async def story() -> None:
-        partition = ScriptedPartition([batch_at(100 * i, *"abc") for i in range(1, 10)])
-        failures = [301, 302, 700]
-        times: dict[int, list[float]] = {}
-
-        async def take(messages: list[Message]) -> Reply:
-            handled = messages[0].number - 1
-            for message in messages:
-                times.setdefault(message.number, []).append(trio.current_time())
-                if message.number in failures:
-                    failures.remove(message.number)
-                    return Reply(STATUS_FAILED, handled, "ValueError: no")
-                listener.delivered.append(message.number)
-                handled = message.number
-            return ok(messages)
-
-        listener = ScriptedListener(take)
-        await deliver(partition, listener, until=902)
-        first_time = list(dict.fromkeys(listener.delivered))
-        assert first_time == [100 * i + j for i in range(1, 10) for j in range(3)]
-        assert times[301][1] - times[301][0] >= SMALL.retry_delay_seconds
-
-    simulated(story)
-
-
-def test_a_push_that_the_listener_refuses_is_sent_again_after_the_delay_and_not_at_once() -> None:
-    """Its connection is still there, so that without a delay both would be kept busy for nothing."""
-
-    async def story() -> None:
-        partition = ScriptedPartition([batch_at(100, *"abc")])
-        times: list[float] = []
-
-        async def take(messages: list[Message]) -> Reply | HootError:
-            times.append(trio.current_time())
-            return ProtocolError("the peer refused push: out of memory") if len(times) < 4 else ok(messages)
-
-        listener = ScriptedListener(take)
-        await deliver(partition, listener, until=102)
-        assert [round(later - earlier, 3) for earlier, later in pairwise(times)] == [SMALL.retry_delay_seconds] * 3
 
     simulated(story)
 
@@ -135,8 +93,8 @@ def test_a_listener_that_never_answers_holds_a_bounded_window_and_the_position_s
 
         listener = ScriptedListener(hang)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, wanted=None, config=SMALL, counters=NoCounters(),
-            on_position=lambda position: pytest.fail("nothing was acknowledged"),
+            STREAM, partition, begin=Begin(0, 1), wanted=None, config=SMALL, counters=NoCounters(),
+            ledger=NotedLedger(lambda position: pytest.fail("nothing was acknowledged")), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -159,8 +117,8 @@ def test_a_partition_that_is_lost_ends_the_worker_with_its_error() -> None:
 
         listener = ScriptedListener(take)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, wanted=None, config=SMALL, counters=NoCounters(),
-            on_position=lambda _: None,
+            STREAM, partition, begin=Begin(0, 1), wanted=None, config=SMALL, counters=NoCounters(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -180,8 +138,8 @@ def test_a_listener_that_refuses_ends_the_worker() -> None:
 
         listener = ScriptedListener(refuse)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, wanted=None, config=SMALL, counters=NoCounters(),
-            on_position=lambda _: None,
+            STREAM, partition, begin=Begin(0, 1), wanted=None, config=SMALL, counters=NoCounters(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -203,8 +161,8 @@ def test_drain_waits_for_the_answers_to_what_is_out_and_then_ends() -> None:
 
         listener = ScriptedListener(slow)
         worker = SubscriptionWorker(
-            STREAM, partition, position=0, first_run=1, wanted=None, config=SMALL, counters=NoCounters(),
-            on_position=lambda _: None,
+            STREAM, partition, begin=Begin(0, 1), wanted=None, config=SMALL, counters=NoCounters(),
+            ledger=NotedLedger(), letters=KeptLetters(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listener.serve)
@@ -242,12 +200,10 @@ def test_failures_and_broken_connections_at_random_lose_nothing_and_keep_the_ord
             await trio.sleep(random.random())
             if random.random() < 0.1:
                 return SubscriberUnreachable("reset")
-            handled = messages[0].number - 1
             for message in messages:
                 if random.random() < 0.03:
-                    return Reply(STATUS_FAILED, handled, "boom")
+                    return failed_at(message.number)
                 listener.delivered.append(message.number)
-                handled = message.number
             return SubscriberUnreachable("the answer was lost") if random.random() < 0.1 else ok(messages)
 
         listener = ScriptedListener(take)

@@ -10,7 +10,9 @@ import msgspec
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.filters import filter_of
 from delivery.ids import ID_MAX
+from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.replays import wrong_in_replay
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
@@ -51,11 +53,46 @@ class PersistenceInfo(msgspec.Struct, frozen=True):
     ranges: tuple[SealedRange, ...]
 
 
+class Attempts(msgspec.Struct, frozen=True):
+    """What was tried with the first message behind an id. It counts while the position is that id."""
+
+    after: int
+    failures: int = 0
+    """How often a listener did not handle it."""
+    first_error: str = ""
+    last_error: str = ""
+    crashes: int = 0
+    """How often the connection broke while it, or what follows it, was out."""
+    suspect: int = 0
+    """The message that was out alone when the connection broke, 0 for none."""
+    suspected: int = 0
+    """How often it was."""
+    until: int = 0
+    """Up to this id one message at a time is delivered, whatever the position, to find the one that crashes."""
+
+
+class ParkedKey(msgspec.Struct, frozen=True):
+    """Messages of a key that were not handled, or that wait for the first of them, which was not."""
+
+    key: bytes | None
+    """None for a message without a key, which nothing waits for."""
+    ids: tuple[int, ...]
+    """Rising; at least one."""
+    failures: int = 0
+    """Of the first of them; the rest speaks of it, too."""
+    due_ms: int = 0
+    """When it is to be delivered again."""
+    first_error: str = ""
+    last_error: str = ""
+    reason: str = ""
+    """Why it is to be given up, empty when it is not."""
+
+
 class SubscriptionState(msgspec.Struct, frozen=True):
     """How far a subscription has come in a partition."""
 
     position: int
-    """Everything up to this id was acknowledged."""
+    """Everything up to this id was acknowledged, given up, or is parked."""
     epoch: int
     """Of the owner that wrote it, or took it over."""
     generation: str
@@ -64,6 +101,10 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """Of the subscription. One of an earlier subscription of this name does not count."""
     moves: int = 0
     """The number of the last move by hand. What was handled before it counts for nothing, and may come again."""
+    failing: Attempts | None = None
+    """What everything behind the position waits for; None when nothing failed since the owner began."""
+    parked: tuple[ParkedKey, ...] = ()
+    """What of the messages up to the position was neither handled nor given up."""
 
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
@@ -98,8 +139,8 @@ def check_persistence(info: PersistenceInfo) -> str | None:
 
 def check_state(state: SubscriptionState) -> str | None:
     """What is wrong with a state, None when nothing is."""
-    fine = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and state.moves >= 0
-    return None if fine else str(state)
+    sane = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and state.moves >= 0
+    return None if sane and all(one.ids for one in state.parked) else str(state)[:200]
 
 
 def check_preferences(record: SubscriptionRecord) -> str | None:
@@ -110,7 +151,10 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
+    if wrong := wrong_in(record.retry) or (wrong_in_replay(record.replay) if record.replay else ""):
+        return wrong
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
+    fine = fine and all(0 <= at <= ID_MAX for at in record.newest.values())
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from delivery.errors import (
     BadVersion,
     CorruptRecord,
+    HootError,
     InvalidRequest,
     MetadataUnavailable,
     SubscriptionExists,
@@ -19,9 +21,10 @@ from delivery.errors import (
 )
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.states import TakeState
+from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.states import SaveState, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.metastore.tables.versions import Versioned
+from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from tests.integration.metastore import (
@@ -63,6 +66,28 @@ def test_two_who_change_different_preferences_undo_nothing_of_each_other(queue: 
     assert queue.subscription("q", "s") == changed
     with pytest.raises(UnknownSubscription, match="did you mean s"):
         queue.change_subscription("q", "ss", widen)
+
+
+def test_who_releases_what_is_parked_undoes_nothing_of_what_others_change_meanwhile(
+    queue: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [taken] = queue.take_states([TakeState(subscription(), 0, 1)])
+    assert isinstance(taken, Versioned)
+    parked = msgspec.structs.replace(taken.value, parked=(ParkedKey(b"k", (5,), due_ms=10**15),))
+    queue.save_states([SaveState("q", "s", 0, parked, taken.version)])
+    manager = queue.managers.subscriptions
+    save = manager.save_states
+
+    def save_late(saves: Sequence[SaveState]) -> list[Version | HootError]:
+        queue.change_subscription("q", "s", lambda found: msgspec.structs.replace(found, moves=7))
+        return save(saves)
+
+    monkeypatch.setattr(manager, "save_states", save_late)
+    assert queue.release_parked("q", "s", [b"k"], 99) == 1
+    found = queue.subscription("q", "s")
+    assert found is not None
+    assert (found.moves, found.released_ms) == (7, 99)
+    assert queue.states("q", "s")[0].parked[0].due_ms == 0
 
 
 @pytest.mark.parametrize("wrong", [{"filter": '{"sql":"hops >"}'}, {"filter": '{"wasm":"x"}'}, {"topics": ("a b",)}])

@@ -90,7 +90,7 @@ def test_a_failing_message_ends_the_run_and_the_next_run_goes_on_with_it(theatre
             assert (await first()).status == Status.OK
             answer = await second()
             assert (answer.status, answer.position) == (Status.FAILED, 153)
-            assert answer.error == "ValueError: 154 is no good"
+            assert answer.failures[0].error == "ValueError: 154 is no good"
             assert (await third()).status == Status.SKIPPED
             assert await stage.owner.push(200, batch(201, 100)) == (Status.SKIPPED, 200)
             assert noted.ids == ids(1, 153)
@@ -127,9 +127,9 @@ def test_the_error_text_is_limited_and_an_error_that_cannot_say_what_it_is_count
     async def story() -> None:
         async with theatre.stage(listener) as stage:
             answer = await (await stage.owner.begin(0, batch(1, 1)))()
-            assert (answer.status, len(answer.error)) == (Status.FAILED, 1000)
+            assert (answer.status, len(answer.failures[0].error)) == (Status.FAILED, 1000)
             answer = await (await stage.owner.begin(0, batch(1, 1), turn=(1, 2)))()
-            assert (answer.status, answer.error) == (Status.FAILED, "Dumb")
+            assert (answer.status, answer.failures[0].error) == (Status.FAILED, "Dumb")
 
     play(story)
 
@@ -150,7 +150,7 @@ def test_a_damaged_batch_is_never_skipped_what_is_before_it_is_handled(theatre: 
             damaged[-1] ^= 1
             answer = await (await stage.owner.begin(0, batch(1, 10), bytes(damaged), batch(21, 10)))()
             assert (answer.status, answer.position) == (Status.FAILED, 10)
-            assert "checksum" in answer.error
+            assert "checksum" in answer.failures[0].error
             assert await stage.owner.push(10, batch(11, 10), batch(21, 10), turn=(1, 2)) == (Status.OK, 30)
         assert taken == ids(1, 30)
 
@@ -175,7 +175,7 @@ def test_a_push_that_does_not_hold_whole_batches_of_its_partition_fails(
         async with theatre.stage(noted) as stage:
             answer = await (await stage.owner.begin(0, data))()
             assert (answer.status, answer.position) == (Status.FAILED, 0)
-            assert text in answer.error
+            assert text in answer.failures[0].error
         assert noted.ids == []
 
     play(story)

@@ -1,0 +1,69 @@
+"""Putting a message aside that its subscription gives up: it is stored elsewhere before anything goes on behind it."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from delivery.batch import open_batch
+from delivery.config import HostConfig
+from delivery.dispatch.deadletters import DeadLetter, DeadLetters
+from delivery.dispatch.retry import GiveUp
+from delivery.dispatch.scanner import Source
+from delivery.dispatch.target import Stream
+from delivery.errors import HootError
+from delivery.ids import MessageId
+from delivery.model import Message
+
+log = logging.getLogger(__name__)
+
+
+class Morgue:
+    """Of one partition of one subscription."""
+
+    def __init__(self, stream: Stream, source: Source, letters: DeadLetters | None, config: HostConfig) -> None:
+        """Without `letters` what is given up is dropped."""
+        self._stream, self._source, self._letters, self._config = stream, source, letters, config
+
+    async def take(self, given_up: GiveUp) -> None:
+        """Return when the message is where it is to be; what keeps it from there is tried again for ever.
+
+        Cancelled: it may be there. Raises what reading the partition does.
+        """
+        stream = self._stream
+        log.warning("%s/%d: subscription %s gives message %s up: %s; last error: %s", stream.queue, stream.partition,
+                    stream.subscription, MessageId(given_up.id), given_up.reason,
+                    given_up.attempts.last_error)  # fmt: skip
+        if self._letters is None:
+            return
+        message = await self.find(given_up.id)
+        if message is None:
+            log.warning("%s/%d: message %s is stored no longer", stream.queue, stream.partition,
+                        MessageId(given_up.id))  # fmt: skip
+            return
+        letter = DeadLetter(stream.subscription, message, given_up.reason, given_up.attempts)
+        while not await self._stored(letter, self._letters):  # noqa: ASYNC110 - the store tells nobody that it is back
+            await trio.sleep(self._config.reconnect_delay_max_seconds)
+
+    async def find(self, number: int) -> Message | None:
+        """The message of that id; None when retention has dropped it. Raises what reading the partition does."""
+        chunk = await self._source.read(number - 1, 1)
+        at = 0
+        for header in () if chunk is None else chunk.headers:
+            assert chunk is not None
+            if header.base_id <= number <= header.last_id:
+                batch = open_batch(chunk.data[at : at + header.length], header)
+                return next((one for one in batch.messages(self._stream.queue) if one.number == number), None)
+            at += header.length
+        return None
+
+    async def _stored(self, letter: DeadLetter, letters: DeadLetters) -> bool:
+        try:
+            await letters.store([letter])
+        except HootError as error:
+            stream = self._stream
+            log.warning("%s/%d: subscription %s waits with message %s, which cannot become a dead letter: %s",
+                        stream.queue, stream.partition, stream.subscription, letter.message.id, error)  # fmt: skip
+            return False
+        return True

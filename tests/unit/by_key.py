@@ -1,0 +1,121 @@
+"""A worker with the order of keys and a real subscriber, on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import trio
+
+from delivery.batch import encode, peek, stamp
+from delivery.dispatch.target import Answer, More, Stream
+from delivery.dispatch.worker import Begin, SubscriptionWorker
+from delivery.errors import HootError, SubscriberUnreachable
+from delivery.filters import filter_of
+from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.request import Request
+from delivery.model import Message
+from delivery.rpc.protocol import Call, load_idl
+from subscriber.listeners import Registered, Where, check_listener
+from subscriber.service import Attachment, ListenerService
+from subscriber.subscription import Event, Subscription
+from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
+
+POLICY = RetryPolicy(order="key", first_seconds=1, jitter=0)
+Handle = Callable[[Message], object]
+
+
+def batch(base: int, *keys: str) -> bytes:
+    """A message per key, `-` for none; its body is its id, its topic the key."""
+    rows = [(b"%d" % (base + i), None if key == "-" else key.encode(), key, b"") for i, key in enumerate(keys)]
+    data = encode(rows, 0)
+    header = peek(data)
+    assert header is not None
+    return stamp(header, data, base, 1)[1]
+
+
+def _call(job: Callable[[], object]) -> None:
+    job()
+
+
+class Process:
+    """A subscriber: the real service, called for one push after another; what it answers may get lost."""
+
+    def __init__(self, listeners: tuple[Registered, ...], policy: RetryPolicy, where: Where | None) -> None:
+        record = SubscriptionRecord(
+            name="mail", queue="orders", generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
+            retry=policy,
+        )  # fmt: skip
+        here = SimpleNamespace(submit=_call, post=_call, hop=None)
+        self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
+        request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
+        subscription = Subscription("mail", request, listeners, where)
+        listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
+        self._service.attached["orders"] = Attachment(subscription, record, listener)
+        self.lose: Callable[[], bool] = bool
+        self._asked, self._pushes = trio.open_memory_channel[tuple[Any, Callable[..., None]]](1000)
+        self.ready = True
+
+    async def target(self) -> Process:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        raise AssertionError("it is always ready")
+
+    def push(
+        self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
+        more: More | None = None,
+    ) -> None:  # fmt: skip
+        idl, more = load_idl("subscriber"), more or More()
+        push = idl.Push(
+            queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
+            run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
+            parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
+        )  # fmt: skip
+        self._asked.send_nowait((push, on_answer))
+
+    async def serve(self) -> None:
+        async for push, on_answer in self._pushes:
+            await trio.sleep(0.01)
+            promise = self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
+            answer = cast("Any", promise.outcome)
+            on_answer(SubscriberUnreachable("the connection broke") if self.lose() else answer)
+
+
+class Site:
+    """A worker, its subscriber and its partition."""
+
+    def __init__(
+        self, batches: list[bytes], handle: Handle, begin: Begin | None = None, *, where: Where | None = None,
+        topics: tuple[str, ...] = (), known: RetryPolicy | None = None, lists: Callable[..., object] | None = None,
+    ) -> None:  # fmt: skip
+        """`known` is the policy as the subscriber knows it, if that is another one; `lists` a batch listener."""
+        self.begin, self.moves = begin or Begin(0, 1, POLICY), 0
+        self.partition = ScriptedPartition(batches)
+        listeners = [check_listener(handle, "message")] + ([check_listener(lists, "batch")] if lists else [])
+        self.process = Process(tuple(listeners), known or self.begin.policy, where)
+        self._wanted = filter_of(topics, None)
+        self.letters = KeptLetters()
+        self.ledger = NotedLedger(self._moved)
+        self.position = self.begin.position
+
+    def _moved(self, position: int) -> None:
+        self.position = position
+
+    def worker(self) -> SubscriptionWorker:
+        return SubscriptionWorker(
+            msgspec.structs.replace(STREAM, moves=self.moves), self.partition, begin=self.begin, wanted=self._wanted,
+            config=SMALL, counters=NoCounters(), ledger=self.ledger, letters=self.letters,
+        )  # fmt: skip
+
+    async def run(self, seconds: float) -> None:
+        worker = self.worker()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.process.serve)
+            nursery.start_soon(worker.run, self.process)
+            await trio.sleep(seconds)
+            nursery.cancel_scope.cancel()
