@@ -6,11 +6,11 @@ Durable: the SubscriptionRecord (queue, partitions with their starts, topics, fi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import BadVersion, SubscriptionBusy, SubscriptionExists, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
@@ -48,9 +48,8 @@ class SubscriberZooKeeper:
         queue = self._catalog.queue(request.queue)
         found = self._catalog.subscription(request.queue, self._name)
         replace = self._replaceable(request.queue)
-        now_ms = time.time_ns() // 1_000_000
         with self._hosts.asking(request.queue) as last_id:
-            record = new_record(request, self._name, queue, found, last_id, now_ms)
+            record = new_record(request, self._name, queue, found, last_id, wall.ms())
         return Plan(record, found, replace)
 
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
@@ -105,10 +104,13 @@ class SubscriberZooKeeper:
         else, answering at its address. One that accepts and says nothing may be stopped or slow: it counts as alive.
         """
         found = self._catalog.listener(queue, self._name)
-        if found is None or found == own or self._force or not is_alive(found, queue, self._name):
+        if found is None or found == own or self._force or not self._answers(found, queue):
             return found
         raise SubscriptionBusy(
             f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.host_port},"
             " which is alive: stop it, choose another name, or force",
             address=found.host_port,
         )
+
+    def _answers(self, listener: ListenerRecord, queue: str) -> bool:
+        return is_alive(listener, queue, self._name)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import trio
 
+from delivery import hop
 from delivery.errors import HootError, InvalidRequest, SubscriptionBusy, UnknownQueue, UnknownSubscription
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.state import State as ConnectionState
@@ -37,12 +38,14 @@ _RENEW_PAUSE_SECONDS = 1.0
 class Runtime:
     """Owns the port, the dispatch thread and the ZooKeeper session while `run` runs. Runs once."""
 
+    _renew_seconds = _RENEW_SECONDS
+
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
         """`on_event` is called on the dispatch thread."""
         self._settings, self._on_event = settings, on_event
-        self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
-        self._registration = SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force)
-        self._dispatcher = Dispatcher()
+        self._zookeeper = self._make_session()
+        self._registration = self._make_registration()
+        self._dispatcher = self._make_dispatcher()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
@@ -87,7 +90,7 @@ class Runtime:
         server = ThriftServer([socket], "Listener", self._service, _limits(self._settings))
         try:
             async with socket, trio.open_nursery() as nursery:
-                await trio.to_thread.run_sync(self._zookeeper.start)
+                await hop.run_sync(self._zookeeper.start)
                 self._zookeeper.on_state(self._hand_over_state)
                 await nursery.start(self._dispatcher.run)
                 nursery.start_soon(self._serve, server)
@@ -122,7 +125,7 @@ class Runtime:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
-            plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
+            plans = [await hop.run_sync(self._registration.plan, one.request) for one in subscriptions]
             for subscription, plan in zip(subscriptions, plans, strict=True):
                 await self._attach(subscription, plan)
 
@@ -131,9 +134,21 @@ class Runtime:
         async with self._changing:
             attachment = self._service.attached.get(queue)
             own = None if attachment is None else attachment.listener
-            await trio.to_thread.run_sync(self._registration.delete, queue, own)
+            await hop.run_sync(self._registration.delete, queue, own)
             if attachment is not None:
                 self._end(attachment, "deleted", None)
+
+    # -- what it is made of
+
+    def _make_session(self) -> ZooKeeperClient:
+        settings = self._settings
+        return ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
+
+    def _make_registration(self) -> SubscriberZooKeeper:
+        return SubscriberZooKeeper(self._zookeeper, self._settings.name, force=self._settings.force)
+
+    def _make_dispatcher(self) -> Dispatcher:
+        return Dispatcher()
 
     # -- what run consists of
 
@@ -143,7 +158,7 @@ class Runtime:
         attachment = Attachment(subscription, plan.record, listener)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            await trio.to_thread.run_sync(self._registration.register, plan, listener)
+            await hop.run_sync(self._registration.register, plan, listener)
         except BaseException:
             del self._service.attached[queue]
             raise
@@ -158,7 +173,7 @@ class Runtime:
 
     async def _keep_registered(self) -> None:
         while True:
-            with trio.move_on_after(_RENEW_SECONDS):
+            with trio.move_on_after(self._renew_seconds):
                 await self._hinted.wait()
             self._hinted = trio.Event()
             async with self._changing:
@@ -171,7 +186,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            again = await hop.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except SubscriptionBusy as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -206,7 +221,7 @@ class Runtime:
         for attachment in self._service.attached.values():
             attachment.ended = True
             attachment.subscription.state = "stopped"
-        await trio.to_thread.run_sync(self._zookeeper.stop)
+        await hop.run_sync(self._zookeeper.stop)
 
     # -- news
 

@@ -11,15 +11,13 @@ from typing import Self
 
 import trio
 
-from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.errors import Closed, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.request import Partitions, check_request
-from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
-from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -94,8 +92,7 @@ class Subscriber(Declaration):
             if runtime is not None:
                 self._in_loop(lambda: runtime.remove(queue))
             else:
-                with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+                self._delete(queue)
         except UnknownSubscription:
             if declared is None or declared.state != "new":
                 raise
@@ -108,10 +105,7 @@ class Subscriber(Declaration):
         UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
         second start), SubscriptionBusy (another subscriber of this name is alive), NoHost ("latest" needs one).
         """
-        if self._runtime is not None:
-            raise InvalidRequest(f"subscriber {self.name!r} is running already")
-        if not self.subscriptions:
-            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._check_startable()
         self._error = None
         started: SimpleQueue[BaseException | None] = SimpleQueue()
         self._runtime = Runtime(self.settings, self._emit)

@@ -15,7 +15,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
-from delivery.dispatch.link import Link
+from delivery.dispatch.link import Connect, Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
@@ -83,6 +83,8 @@ class Tools(msgspec.Struct, frozen=True):
     counters: Counters
     config: HostConfig
     letters: DeadLetters
+    connect: Connect | None = None
+    """To listeners; over TCP where none is given."""
 
 
 class Delivery:
@@ -93,7 +95,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._link = Link(record.queue, record.name, attached.listener, tools.config)
+        self._link = Link(record.queue, record.name, attached.listener, tools.config, tools.connect)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
