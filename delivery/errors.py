@@ -95,6 +95,12 @@ class SubscriptionBusy(HootError):
     code = "subscription_busy"
 
 
+class ListenerRefused(InvalidRequest):
+    """A listener's address is outside of the networks in which region hosts connect to listeners; nothing was done."""
+
+    code = "listener_refused"
+
+
 class UnknownScanner(InvalidRequest):
     """The scanner id was never given, was closed, or timed out."""
 

@@ -17,7 +17,9 @@ from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.networks import as_address
 from delivery.rpc.hello import is_alive
+from delivery.rpc.pinned import refused
 from subscriber.hosts import Hosts
 
 
@@ -38,6 +40,16 @@ class SubscriberZooKeeper:
         self._zookeeper, self._name, self._force = zookeeper, name, force
         self._catalog = open_catalog(zookeeper)
         self._hosts = Hosts(self._catalog)
+
+    def check_address(self, address: str) -> None:
+        """Whether region hosts connect to a listener there, as far as that can be told without resolving a name.
+
+        Raises ListenerRefused, MetadataUnavailable.
+        """
+        literal = as_address(address)
+        for host in self._catalog.readable_hosts()[0] if literal is not None else ():
+            if literal is not None and (why := host.networks.refusal(literal)):
+                raise refused(address, literal, why, f"region host {host.host} at {host.host_port}")
 
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.

@@ -125,6 +125,7 @@ class Runtime:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
+            await hop.run_sync(self._registration.check_address, self._address[0])
             plans = [await hop.run_sync(self._registration.plan, one.request) for one in subscriptions]
             for subscription, plan in zip(subscriptions, plans, strict=True):
                 await self._attach(subscription, plan)

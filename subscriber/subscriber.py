@@ -101,7 +101,8 @@ class Subscriber(Declaration):
     def start(self) -> None:
         """Listen, register all subscriptions, and return: from then on callbacks are called.
 
-        Raises, with nothing written: PortInUse, MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
+        Raises, with nothing written: PortInUse, ListenerRefused (hosts do not connect to this address),
+        MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
         UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
         second start), SubscriptionBusy (another subscriber of this name is alive), NoHost ("latest" needs one).
         """

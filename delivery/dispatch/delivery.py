@@ -83,8 +83,8 @@ class Tools(msgspec.Struct, frozen=True):
     counters: Counters
     config: HostConfig
     letters: DeadLetters
-    connect: Connect | None = None
-    """To listeners; over TCP where none is given."""
+    connect: Connect
+    """To listeners."""
 
 
 class Delivery:

@@ -61,10 +61,10 @@ class Link:
 
     def __init__(
         self, queue: str, subscription: str, listener: ListenerRecord, config: HostConfig,
-        connect: Connect | None = None,
+        connect: Connect,
     ) -> None:  # fmt: skip
         self._queue, self._subscription, self._listener, self._config = queue, subscription, listener, config
-        self._connect = connect or Connection.open
+        self._connect = connect
         self._target: Target | None = None
         self._connected = trio.Event()
         self._reachable = True

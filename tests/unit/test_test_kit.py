@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -156,13 +156,14 @@ def test_a_claim_that_fails_says_what_happened(hoot: Engine) -> None:
     with pytest.raises(AssertionError, match="nothing was delivered"):
         hoot.assert_delivered("orders", "mail", [b"x"])
     hoot.settle()
-    for claim in (
+    claims: list[Callable[[], None]] = [
         lambda: hoot.assert_delivered("orders", "mail", [b"x"]),
         lambda: hoot.assert_dead_lettered("orders", "mail", [b"x"]),
         lambda: hoot.assert_retried("orders", "mail", b"x", times=2),
         lambda: hoot.assert_retried("orders", "mail", b"y"),
         lambda: hoot.assert_idle("orders", "mail"),
-    ):
+    ]
+    for claim in claims:
         with pytest.raises(AssertionError, match=r"key b'k' b'x'  attempt 1 raised: ValueError: no"):
             claim()
     hoot.assert_retried("orders", "mail", b"x")
