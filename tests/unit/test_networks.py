@@ -67,7 +67,7 @@ class Names(trio.abc.HostnameResolver):
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
 
-    async def getaddrinfo(self, host: Any, port: Any, *hints: int) -> Any:  # type: ignore[override] # by place alone
+    async def getaddrinfo(self, host: Any, port: Any, *hints: int) -> Any:
         await trio.lowlevel.checkpoint()
         if not self.answers:
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
