@@ -91,7 +91,12 @@ class StillLoop(trio.abc.Clock, trio.abc.Instrument):
         return self._limiter is not None and self._limiter.borrowed_tokens > 0
 
     def turn(self) -> None:
-        """Let all tasks go on as far as they can without time passing."""
+        """Let all tasks go on as far as they can without time passing.
+
+        Raises RuntimeError in the loop itself, as trio does: whoever waits there waits for themselves.
+        """
+        if self.is_here:
+            raise RuntimeError("this call blocks: in an async listener make it by trio.to_thread.run_sync")
         with self._driving:
             if self._ended:
                 return

@@ -14,6 +14,7 @@ from delivery import wall
 from delivery.client import aio
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
 from delivery.testing import Engine, Restless
+from delivery.testing.loop import StillLoop
 from subscriber import Event, Message, Retry, RetryPolicy, Subscriber
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -98,6 +99,56 @@ def test_the_same_happens_in_the_same_order_each_time() -> None:
     first = play()
     assert len(first) > 40
     assert play() == first
+
+
+def test_messages_of_several_partitions_come_in_the_order_of_their_ids(hoot: Engine) -> None:
+    queue = hoot.connect().create_queue("orders", partitions=8)
+    for partition in (5, 2, 7, 0, 6, 1, 4, 3):
+        hoot.advance(0.001)
+        queue.put(b"%d" % partition, partition=partition)
+    started(hoot, ignore)
+    hoot.settle()
+    hoot.assert_delivered("orders", "mail", [b"5", b"2", b"7", b"0", b"6", b"1", b"4", b"3"])
+
+
+def test_a_turn_of_the_loop_ends_when_nothing_is_left_to_do() -> None:
+    loop, seen = StillLoop(), list[int]()
+
+    async def tell_oneself(times: int) -> None:
+        await trio.lowlevel.checkpoint()
+        seen.append(times)
+        if times:
+            loop.post(lambda: loop.start(lambda: tell_oneself(times - 1)))
+
+    loop.start(lambda: tell_oneself(5))
+    loop.turn()
+    loop.close()
+    assert seen == [5, 4, 3, 2, 1, 0]
+
+
+def test_an_async_listener_that_blocks_the_loop_is_told(hoot: Engine) -> None:
+    client = hoot.connect()
+    client.create_queue("orders").put(b"x")
+    client.create_queue("more").put(b"y")
+    subscriber = hoot.subscriber("mail")
+
+    async def further(message: Message) -> None:
+        if message.queue == "orders":
+            client.queue("more").put(b"z")
+            subscriber.subscribe("more", start="earliest", listener=ignore)
+
+    async def in_a_thread(message: Message) -> None:
+        await trio.to_thread.run_sync(client.queue("more").put, b"w")
+
+    orders = subscriber.subscribe("orders", start="earliest", listener=further)
+    orders.listener(in_a_thread)
+    subscriber.start()
+    hoot.settle()
+    [failed] = hoot.retried("orders", "mail")
+    assert "this call blocks" in failed.error
+    orders.listeners = orders.listeners[1:]
+    hoot.advance(10)
+    assert [message.body for message in client.queue("more").scanner()] == [b"y", b"z", b"w"]
 
 
 def test_listeners_are_called_on_the_thread_of_the_test(hoot: Engine) -> None:
