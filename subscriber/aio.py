@@ -12,8 +12,8 @@ import trio
 from delivery.errors import UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
-from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.request import Partitions, check_request
+from delivery.metastore.policy import RetryGiven
+from delivery.metastore.request import Mode, Partitions, check_request
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
 from subscriber.runtime import Runtime, only_error
@@ -37,11 +37,11 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None,
+        retry: RetryGiven = None, mode: Mode = "create_or_attach",
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:

@@ -7,6 +7,7 @@ Durable: the SubscriptionRecord (queue, partitions with their starts, topics, fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,17 @@ class Plan(msgspec.Struct, frozen=True):
     """The durable record that is there."""
     replace: ListenerRecord | None
     """The listener to take over from: a dead one, or any with force."""
+    must_be_new: bool = False
+    """Whether one that somebody else makes in the meantime is in the way."""
+
+
+class Renewed(NamedTuple):
+    """A registration that stands."""
+
+    record: SubscriptionRecord
+    """The durable record as it is now."""
+    again: bool
+    """Whether the listener had to be attached again."""
 
 
 class SubscriberZooKeeper:
@@ -54,20 +66,22 @@ class SubscriberZooKeeper:
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.
 
-        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future), SubscriptionBusy, NoHost and
-        HostUnreachable when a start must be asked for and no host answers, MetadataUnavailable.
+        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future, a reserved name),
+        SubscriptionExists, UnknownSubscription, SubscriptionBusy, NoHost and HostUnreachable when a start must be asked
+        for and no host answers, MetadataUnavailable.
         """
         queue = self._catalog.queue(request.queue)
         found = self._catalog.subscription(request.queue, self._name)
         replace = self._replaceable(request.queue)
         with self._hosts.asking(request.queue) as last_id:
             record = new_record(request, self._name, queue, found, last_id, wall.ms())
-        return Plan(record, found, replace)
+        return Plan(record, found, replace, request.mode == "create")
 
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
         """Write what was planned, and attach `listener` for as long as the session lives.
 
-        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned.
+        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned,
+        SubscriptionExists when it must be new.
         """
         record, found = plan.record, plan.found
         if found is not None and found.generation != record.generation:
@@ -77,11 +91,13 @@ class SubscriberZooKeeper:
             try:
                 self._catalog.put_subscription(record, create=found is None)
             except SubscriptionExists as error:
+                if plan.must_be_new:
+                    raise
                 raise BadVersion(error.message) from None
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
 
-    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
-        """Make sure that `listener` is attached still; True when it had to be attached again.
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
+        """Make sure that `listener` is attached still.
 
         Raises SubscriptionBusy when another took the subscription over, UnknownSubscription or UnknownQueue when it
         was deleted.
@@ -90,10 +106,10 @@ class SubscriberZooKeeper:
         found = self._catalog.subscription(queue, self._name)
         if found is None or found.generation != record.generation:
             raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        if self._catalog.listener(queue, self._name) == listener:
-            return False
-        self._catalog.attach(queue, self._name, listener)
-        return True
+        again = self._catalog.listener(queue, self._name) != listener
+        if again:
+            self._catalog.attach(queue, self._name, listener)
+        return Renewed(found, again)
 
     def watch(self, queue: str, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""

@@ -157,6 +157,7 @@ class Runtime:
         queue = subscription.queue
         listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
         attachment = Attachment(subscription, plan.record, listener)
+        subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
             await hop.run_sync(self._registration.register, plan, listener)
@@ -187,7 +188,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await hop.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            renewed = await hop.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except SubscriptionBusy as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -197,13 +198,16 @@ class Runtime:
                         error)  # fmt: skip
             return False
         else:
-            if again or attachment.subscription.state != "attached":
+            attachment.record = renewed.record
+            if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""
         self._service.stopping = True
+        for attachment in self._service.attached.values():
+            self._service.resume(attachment)
         server.stop_accepting()
         self._dispatcher.stop()
         with trio.move_on_after(self._settings.grace_seconds):
@@ -229,6 +233,7 @@ class Runtime:
     def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
         """One subscription is over. When it was the last, so is `run`."""
         attachment.ended = True
+        self._service.resume(attachment)
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         if error is not None and not self._service.attached:

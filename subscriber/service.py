@@ -10,6 +10,7 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
@@ -39,19 +41,23 @@ class Attachment:
     """A subscription that is registered by this subscriber, and may get pushes."""
 
     def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.record, self.listener = subscription, record, listener
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
-        self._listeners: tuple[Registered, ...] = ()
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the dispatch thread."""
+        self._made_for: tuple[tuple[Registered, ...], float] = ((), 0.0)
         self._calls: Calls | None = None
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners = self.subscription.listeners
-        if self._calls is None or listeners is not self._listeners:
-            where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
+        listeners, seconds = self.subscription.listeners, self.record.retry.timeout_seconds
+        if self._calls is None or listeners is not self._made_for[0] or seconds != self._made_for[1]:
+            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, seconds)
+            self._made_for = (listeners, seconds)
         return self._calls
 
 
@@ -106,8 +112,13 @@ class ListenerService:
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        job = partial(self._do, attachment, inbox, push, answer)
+        self._dispatcher.submit(partial(self._dispatch, attachment, job))
         return answer
+
+    def resume(self, attachment: Attachment) -> None:
+        """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
+        self._dispatcher.submit(partial(self._resume, attachment))
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -115,7 +126,24 @@ class ListenerService:
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
+    def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Do the job of a push now, or when the application wants it; in order of arrival."""
+        wanted = attachment.subscription.delivering and not attachment.waiting
+        if wanted or self._is_over(attachment):
+            job()
+        else:
+            attachment.waiting.append(job)
+
+    def _resume(self, attachment: Attachment) -> None:
+        waiting = attachment.waiting
+        while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
+            waiting.popleft()()
+
+    def _is_over(self, attachment: Attachment) -> bool:
+        """Whether pushes are answered without calling anybody."""
+        return self.stopping or attachment.ended
+
+    def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -141,7 +169,7 @@ class ListenerService:
             calls = attachment.calls(self._dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
-            by_key = attachment.record.retry.order == "key" and not calls.takes_lists
+            by_key = attachment.record.retry.order == "key"
             for last_id, messages in _pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))
@@ -195,8 +223,8 @@ class ListenerService:
     def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
         self.counters.failed += 1
         trace = None if isinstance(error, Outcome) else error
-        log.warning("subscription %s on %s/%d failed at id %d: %s", self._name, push.queue, push.partition,
-                    unhandled.id, unhandled.error, exc_info=trace)  # fmt: skip
+        log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
+                    MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
 
     def _unhandled(self, failed: ListenerFailed) -> Unhandled:

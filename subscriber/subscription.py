@@ -62,6 +62,10 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.delivering = True
+        """Whether listeners are called: see `stop_delivery`."""
+        self.on_wanted: Callable[[], object] = bool
+        """Called when messages are wanted again, while the subscriber runs."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"
@@ -87,6 +91,19 @@ class Subscription:
         As `listener` otherwise; an exception, Retry or Reject means that none of them was handled.
         """
         return self._add(call, "batch")
+
+    def stop_delivery(self) -> None:
+        """Call no listener, from the end of the push under way on, until `start_delivery`; from any thread.
+
+        Messages that come meanwhile are kept here, as many as region hosts send without an answer, and nothing of them
+        is acknowledged. Other subscriptions go on. Said before the start, it begins like that. Twice is fine.
+        """
+        self.delivering = False
+
+    def start_delivery(self) -> None:
+        """Call listeners again, first with what was kept; from any thread. Twice is fine."""
+        self.delivering = True
+        self.on_wanted()
 
     def _add(self, call: F, form: Form) -> F:
         registered = check_listener(call, form)

@@ -1,10 +1,11 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
-lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
-`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
-adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
-now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, retry,
+lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`, null when none
+is attached; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the oldest of
+them that is not acknowledged, and `parked` counts those that neither of them means. `subscription info` adds
+`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, parked, host}`. Numbers that cannot be
+had now (its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import options, retrying
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
@@ -43,24 +44,28 @@ def create(
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
-    the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, starts, retry}, where starts are the ids behind
+    which the partitions begin.
     """
     from delivery.client import connect
 
     first, chosen = options.place(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
-        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+        record = client.create_subscription(
+            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry)
+        )
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
             "all_partitions": record.all_partitions, "topics": list(record.topics),
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+            "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip
     else:
         print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
@@ -112,20 +117,21 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
+        ("not handled", retrying.described(found.retry)),
     ])  # fmt: skip
     print()
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"),
-        Column("lag", "right"), Column("behind", "right"), Column("host"),
+        Column("lag", "right"), Column("behind", "right"), Column("parked", "right"), Column("host"),
     ]  # fmt: skip
     rows = [
         [
             str(one.partition), _id(one.position), _id(one.end), number(one.lag), span(one.lag_seconds),
-            one.host or NOTHING,
+            number(one.parked), one.host or NOTHING,
         ]
         for one in found.partitions
     ]  # fmt: skip
-    total = ["total", "", "", number(found.lag), span(found.lag_seconds), ""]
+    total = ["total", "", "", number(found.lag), span(found.lag_seconds), number(found.parked), ""]
     show_table(columns, rows, total=total if len(rows) > 1 else None)
 
 
@@ -166,8 +172,10 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
+        "retry": msgspec.structs.asdict(found.retry),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
+        "parked": found.parked,
     }
 
 
@@ -179,6 +187,7 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "end": None if one.end is None else str(one.end),
         "lag": one.lag,
         "lag_seconds": _rounded(one.lag_seconds),
+        "parked": one.parked,
         "host": one.host,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -10,14 +10,14 @@ import msgspec
 from delivery import wall
 from delivery.batch import peek
 from delivery.client.calls import Calls
-from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
-from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.records import ParkedKey, SubscriptionState
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
@@ -63,6 +63,8 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     lag_seconds: float | None
     """The age of the oldest of these; 0 when there is none."""
     host: str | None
+    parked: int
+    """Messages up to `position` that are parked (docs/retries.md), as they were saved last."""
 
 
 class SubscriptionInfo(msgspec.Struct, frozen=True):
@@ -77,13 +79,19 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """Its rule as JSON."""
     listener: str | None
     """host:port of the subscriber that is attached."""
+    retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known."""
+        """Of all partitions; None when one of them is not known. Without what is parked."""
         lags = [one.lag for one in self.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def parked(self) -> int:
+        """Messages of all partitions that are parked."""
+        return sum(one.parked for one in self.partitions)
 
     @property
     def lag_seconds(self) -> float | None:
@@ -147,6 +155,10 @@ class Admin:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._catalog.subscriptions(queue)
 
+    def check_subscription(self, queue: str, name: str) -> None:
+        """Raises UnknownQueue, UnknownSubscription."""
+        self._subscription(queue, name)
+
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
@@ -154,11 +166,10 @@ class Admin:
         listener = self._catalog.listener(queue, name)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            position = states[number].position if number in states else start
-            partitions.append(self._subscribed(queue, number, start, position))
+            partitions.append(self._subscribed(queue, number, start, states.get(number)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
+            None if listener is None else listener.host_port, record.retry, tuple(partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -174,10 +185,9 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+        self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
@@ -227,8 +237,12 @@ class Admin:
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
-    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
+    def _subscribed(
+        self, queue: str, partition: int, start: int, state: SubscriptionState | None
+    ) -> SubscribedPartition:
+        position = start if state is None else state.position
         place = (partition, MessageId(start), MessageId(position))
+        parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
             lag = self._calls.call(
@@ -239,8 +253,8 @@ class Admin:
         except HootError as error:
             if not error.retryable:
                 raise
-            return SubscribedPartition(*place, None, None, None, None)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
+            return SubscribedPartition(*place, None, None, None, None, parked)
+        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
-from delivery.client.filtering import Explained
+from delivery.client.filtering import Explained, change
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
@@ -20,7 +20,7 @@ from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.policy import dead_letter_queue
+from delivery.metastore.policy import RetryGiven, dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -153,28 +153,32 @@ class Client:
 
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
-        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest",
+        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter` and `start` as in Subscriber.subscribe. Raises SubscriptionExists,
+        `partitions`, `topics`, `filter`, `start` and `retry` as in Subscriber.subscribe. Raises SubscriptionExists,
         UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
         """
-        return self._open().create_subscription(name, check_request(queue, partitions, topics, start, filter))
+        return self._open().create_subscription(
+            name, check_request(queue, partitions, topics, start, filter, retry=retry)
+        )
 
     def update_subscription(
         self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, dry_run: bool = False,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes, attached or not; its workers follow at once, from their checkpoints on.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
-        is left out stays. What is out at that moment may still be handled under the old filter. Gives the
-        preferences as they are then; `dry_run` changes nothing.
+        is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
+        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. What is out
+        at that moment may still be handled under the old preferences. Gives them as they are then; `dry_run` changes
+        nothing.
 
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
-        return self._open().update_subscription(queue, name, topics, filter, dry_run=dry_run)
+        return self._open().update_subscription(queue, name, change(topics, filter, retry), dry_run=dry_run)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.
@@ -197,12 +201,21 @@ class Client:
         return self._open().release(queue, subscription, keys)
 
     def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
-        """The messages that a subscription gave up, also after it was deleted. Raises UnknownQueue."""
-        found = self.queue(queue)
-        try:
-            return DeadLetterQueue(found, self.queue(dead_letter_queue(queue, subscription)))
-        except UnknownQueue:
-            return DeadLetterQueue(found, None)
+        """The messages that a subscription gave up, also after it was deleted.
+
+        Raises UnknownQueue; UnknownSubscription when it neither is there nor has left any.
+        """
+        found, name = self.queue(queue), dead_letter_queue(queue, subscription)
+
+        def find() -> Queue | None:
+            try:
+                return self.queue(name)
+            except UnknownQueue:
+                self._open().check_subscription(queue, subscription)
+                return None
+
+        find()
+        return DeadLetterQueue(found, find)
 
     def _open(self) -> Admin:
         if self._closed:

@@ -29,6 +29,7 @@ from delivery.dispatch.target import (
 )
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
+from delivery.ids import MessageId
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Ending(enum.Enum):
     BROKEN = "the connection broke"
     FAILED = "a message was not handled"
     FRUITLESS = "a push came to nothing, though the connection stands"
-    FULL = "no more can be parked"
+    PARKED = "messages are parked that the run as it is cannot bring again"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -83,10 +84,15 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
+        self._retries = False
         self._current: _Run | None = None
 
-    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
+
+        `retries` says whether what is parked is brought again in this run.
+        """
+        self._retries = retries
         self._current = _Run(buffer, target, end)
         self.broken = None
         self._retrier.parking.rewound()
@@ -165,6 +171,8 @@ class MessageSender:
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
+            if answer.failures and not self._retries:
+                self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
             self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
@@ -202,13 +210,13 @@ class MessageSender:
         for failed in found:
             if failed.kind is not Kind.HELD:
                 self._counters.failed(stream.queue, stream.subscription)
-                log.info("%s/%s: subscription %s failed at id %d, which is parked: %s", stream.queue, stream.partition,
-                         stream.subscription, failed.id, failed.error)  # fmt: skip
+                log.info("%s/%s: subscription %s failed at id %s, which is parked: %s", stream.queue, stream.partition,
+                         stream.subscription, MessageId(failed.id), failed.error)  # fmt: skip
             if not self._retrier.park(failed):
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
                     self._on_position(self._window.position)
-                self._finish_run(Ending.FULL)
+                self._finish_run(Ending.PARKED)
                 return False
         self._retrier.changed()
         return True
@@ -245,8 +253,8 @@ class MessageSender:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
             self._finish_run(Ending.FRUITLESS)
         else:
-            log.warning("%s/%s: subscription %s failed at id %d: %s", stream.queue, stream.partition,
-                        stream.subscription, self.failed.id, self.failed.error)  # fmt: skip
+            log.warning("%s/%s: subscription %s failed at id %s: %s", stream.queue, stream.partition,
+                        stream.subscription, MessageId(self.failed.id), self.failed.error)  # fmt: skip
             self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from delivery.dispatch.sender import Counters, Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
+from delivery.errors import HootError
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
@@ -163,9 +165,10 @@ class SubscriptionWorker:
                     self._ledger.note_failing(self._first.attempts)
                 run.cancel()
 
-            sender.begin(buffer, target, end)
+            retries = self._by_key or bool(self._retrier.parking)
+            sender.begin(buffer, target, end, retries=retries)
             try:
-                if self._by_key or self._retrier.parking:
+                if retries:
                     await self._scan_and_retry(buffer)
                 else:
                     await self._scan(buffer)
@@ -181,20 +184,28 @@ class SubscriptionWorker:
         await self._sender.drained()
 
     async def _scan_and_retry(self, buffer: Buffer) -> None:
-        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._retrier.run, self._sender)
-                with trio.CancelScope() as self._scanning:
-                    await self._retrier.room(all_gone=not self._by_key)
-                    await self._scanner.run(buffer, self._window.position)
+        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan.
+
+        Raises what reading the partition does; nothing but Cancelled when it is lost in the turn that cancels the run.
+        """
+        lost: list[HootError] = []
+
+        async def unless_lost(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            except HootError as error:
+                lost.append(error)
                 nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise _only_error(group) from None
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unless_lost, partial(self._retrier.run, self._sender))
+            with trio.CancelScope() as self._scanning:
+                await unless_lost(partial(self._scan_behind_parked, buffer))
+            nursery.cancel_scope.cancel()
+        if lost:
+            raise lost[0]
         await self._sender.drained()
 
-
-def _only_error(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    async def _scan_behind_parked(self, buffer: Buffer) -> None:
+        await self._retrier.room(all_gone=not self._by_key)
+        await self._scanner.run(buffer, self._window.position)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from delivery import Client, NewMessage, Queue
-from delivery.errors import InvalidRequest, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.errors import InvalidRequest, SubscriptionBusy, SubscriptionExists, UnknownQueue, UnknownSubscription
 from subscriber import Event, Message, Reject, Retry, RetryPolicy, Subscription
 from tests.applications import QUICK_SECONDS, World
 
@@ -238,6 +238,31 @@ def test_a_name_has_one_subscriber_until_another_takes_it_over(world: World) -> 
     world.until(lambda: second.bodies == [b"x"], "the second has it")
     assert first.bodies == []
     assert isinstance(kept.error, SubscriptionBusy)
+
+
+def test_who_wants_a_new_subscription_does_not_get_one_that_is_there(world: World) -> None:
+    queue, handler = made_queue(world), Handler()
+    queue.put(b"0")
+    run(world, handler, mode="create")
+    world.until(lambda: handler.bodies == [b"0"], "it came")
+    world.made[0].stop()
+    with pytest.raises(SubscriptionExists):
+        run(world, handler, mode="create")
+    run(world, handler, mode="attach")
+    queue.put(b"1")
+    world.until(lambda: handler.bodies == [b"0", b"1"], "it goes on")
+
+
+def test_messages_are_kept_while_none_are_wanted(world: World) -> None:
+    queue, handler = made_queue(world), Handler()
+    subscription = run(world, handler)
+    subscription.stop_delivery()
+    queue.put_many(numbered(3))
+    world.until(lambda: world.client.subscription_info(world.queue_name, "billing").lag == 3, "they wait")
+    assert handler.calls == []
+    subscription.start_delivery()
+    world.until(lambda: handler.bodies == numbered(3), "they come")
+    world.until_acknowledged()
 
 
 def test_a_position_can_be_moved_while_messages_come(world: World) -> None:

@@ -123,7 +123,9 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     "start without a zone": (subscribing(start=datetime(2026, 1, 1)), InvalidRequest, "no time zone"),  # noqa: DTZ001
     "start in the future": (subscribing(start=datetime(2999, 1, 1, tzinfo=UTC)), InvalidRequest, "lies in the future"),
     "pattern": (subscribing(topics="eu de*"), InvalidRequest, r"eu de"),
-    "filter": (subscribing(filter="body.total >= >= 5"), InvalidRequest, "wrong at character 15, near '>= 5': .*write such as"),
+    "filter": (
+        subscribing(filter="body.total >= >= 5"), InvalidRequest, "wrong at character 15, near '>= 5': .*write such as"
+    ),
     "kind of filter": (subscribing(filter=5), InvalidRequest, "filter"),
     "dialect": (subscribing(filter={"fuzzy": {"topic": "x"}}), InvalidRequest, "fuzzy"),
     "no listener": (subscribing(listener=None), InvalidRequest, "has no listener"),
@@ -132,7 +134,10 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     "arguments": (subscribing(listener=lambda: None), InvalidRequest, "only argument"),
     "where": (subscribing(where=asynchronous), InvalidRequest, "must be a sync function"),
     # what follows a failure
-    "kind of policy": (subscribing(retry={"first_seconds": 1}), InvalidRequest, "must be a RetryPolicy"),
+    "kind of policy": (subscribing(retry=5), InvalidRequest, "must be a RetryPolicy"),
+    "field of a policy": (subscribing(retry={"first": 1}), InvalidRequest, "a RetryPolicy has no first"),
+    "mode": (subscribing(mode="maybe"), InvalidRequest, "mode"),
+    "subscription to attach to": (subscribing(mode="attach"), UnknownSubscription, "another"),
     "order": (policy(order="none"), InvalidRequest, "order must be one of"),
     "pause": (policy(first_seconds=0), InvalidRequest, "first_seconds must be"),
     "pauses": (policy(first_seconds=60, longest_seconds=5), InvalidRequest, "must not be below first_seconds"),

@@ -43,6 +43,8 @@ def values(kind: int, spec: Any = None) -> st.SearchStrategy[Any]:
         return st.integers(-half, half - 1)
     if kind == TType.BOOL:
         return st.booleans()
+    if kind == TType.DOUBLE:
+        return st.floats(allow_nan=False)
     if kind in (TType.STRING, TType.BINARY):
         return TEXTS if kind == TType.STRING else BLOBS
     if kind == TType.STRUCT:

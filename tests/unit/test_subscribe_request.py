@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.errors import InvalidRequest, SubscriptionExists, UnknownPartition, UnknownSubscription
 from delivery.filters import KEEP
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.policy import RetryPolicy
@@ -202,6 +202,8 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
     made = record(kept, never, partitions=[0, 1])
     assert (made.retry, made.released_ms) == (policy, 8)
     assert record(kept, never, partitions=[0, 1], retry=other).retry == other
+    merged = record(kept, never, partitions=[0, 1], retry={"deliveries_max": 5}).retry
+    assert (merged.order, merged.deliveries_max) == ("key", 5)
     with pytest.raises(InvalidRequest, match="deliveries_max"):
         check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
 
@@ -223,3 +225,24 @@ def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_n
     )
     made = record(old, partitions=[0], start="earliest")
     assert (made.starts, made.generation, made.created_ms) == ({0: EARLIEST}, "g1", NOW_MS)
+
+
+def test_who_creates_finds_none_and_who_attaches_finds_one() -> None:
+    made = record(None, partitions=[0], start="earliest", mode="create")
+    assert record(made, never, partitions=[0], mode="attach") == made
+    assert record(made, never, partitions=[0], mode="create_or_attach") == made
+    with pytest.raises(SubscriptionExists, match="'audit' already"):
+        record(made, never, partitions=[0], mode="create")
+    with pytest.raises(UnknownSubscription, match="'audit' to attach to"):
+        record(None, never, partitions=[0], mode="attach")
+    with pytest.raises(UnknownSubscription):
+        record(msgspec.structs.replace(made, generation="g0"), never, partitions=[0], mode="attach")
+    with pytest.raises(InvalidRequest, match="create_or_attach, create, attach, not 'make'"):
+        record(None, never, mode="make")
+
+
+def test_names_that_begin_with_two_underscores_are_not_for_applications() -> None:
+    asked = check_request("flights", 0, None, "earliest")
+    with pytest.raises(InvalidRequest, match="Hoot's own"):
+        new_record(asked, "__audit", QUEUE, None, never, NOW_MS)
+    assert new_record(asked, "_audit__", QUEUE, None, never, NOW_MS).name == "_audit__"

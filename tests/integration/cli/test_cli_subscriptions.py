@@ -90,3 +90,19 @@ def test_hosts_are_listed(hoot: Hoot) -> None:
     assert host["address"] == "127.0.0.1"
     assert host["port"] > 0
     assert host["host"] in hoot("host", "list").stdout
+
+
+def test_what_becomes_of_what_is_not_handled_is_given_and_changed_field_by_field(hoot: Hoot, queue: str) -> None:
+    given = ["--retry", "order=key", "--retry", "first_seconds=5s", "--retry", "deliveries_max=4"]
+    made = hoot.json("subscription", "create", queue, "mine", *given)["retry"]
+    assert (made["order"], made["first_seconds"], made["deliveries_max"], made["factor"]) == ("key", 5, 4, 2)
+    changes = ["--retry", "longest_seconds=1h", "--retry", "deliveries_max=", "--retry", "dead_letters=false"]
+    assert hoot.json("subscription", "update", queue, "mine", *changes, "--dry-run")["updated"] is False
+    assert hoot.json("subscription", "info", queue, "mine")["retry"] == made
+    changed = {**made, "longest_seconds": 3600, "deliveries_max": 0, "dead_letters": False}
+    assert hoot.json("subscription", "update", queue, "mine", *changes)["retry"] == changed
+    assert hoot.json("subscription", "info", queue, "mine")["retry"] == changed
+    wrong = hoot.refused("subscription", "update", queue, "mine", "--retry", "first_seconds=2h", status=2)
+    assert wrong["message"] == "longest_seconds must not be below first_seconds"
+    hoot.refused("subscription", "update", queue, "mine", "--retry", "factor=big", status=2)
+    hoot.refused("subscription", "update", queue, "mine", "--retry", "retries=1", status=2)
