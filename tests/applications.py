@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from delivery import Client, connect
+from delivery import Client, Queue, connect
 from delivery.testing import Engine
-from subscriber import Subscriber
+from subscriber import Message, Reject, Subscriber, Subscription
 from tests.integration.embedded import eventually
 
 QUICK_SECONDS = 0.3
@@ -85,3 +86,38 @@ class RealWorld(World):
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         eventually(condition, what, _PATIENCE_SECONDS)
+
+
+class Handler:
+    """A listener that fails as often as it is told to; `bodies` has what it handled."""
+
+    def __init__(self, failing: dict[bytes, int] | None = None, rejected: tuple[bytes, ...] = ()) -> None:
+        self.failing, self.rejected = Counter(failing or {}), rejected
+        self.bodies: list[bytes] = []
+        self.calls: list[bytes] = []
+
+    def __call__(self, message: Message) -> object:
+        self.calls.append(message.body)
+        if message.body in self.rejected:
+            return Reject("it is junk")
+        if self.failing[message.body] > 0:
+            self.failing[message.body] -= 1
+            raise ValueError("not now")
+        self.bodies.append(message.body)
+        return None
+
+
+def made_queue(world: World, partitions: int = 1) -> Queue:
+    return world.client.create_queue(world.queue_name, partitions=partitions)
+
+
+def run(world: World, handler: Handler, **options: object) -> Subscription:
+    """A subscriber that is started, with this listener."""
+    subscriber = world.subscriber()
+    made = subscriber.subscribe(world.queue_name, listener=handler, **{"start": "earliest", **options})  # type: ignore[arg-type]
+    subscriber.start()
+    return made
+
+
+def numbered(count: int, prefix: bytes = b"") -> list[bytes]:
+    return [prefix + b"%d" % number for number in range(count)]

@@ -1,11 +1,11 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, retry,
-lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`, null when none
-is attached; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the oldest of
-them that is not acknowledged, and `parked` counts those that neither of them means. `subscription info` adds
-`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, parked, host}`. Numbers that cannot be
-had now (its host does not answer) are null.
+replay, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`, null
+when none is attached; `retry` has the fields of a RetryPolicy, and `replay` is `{of, finished}`, null for what is none.
+`lag` counts messages, `lag_seconds` is the age of the oldest of them that is not acknowledged, and `parked` counts
+those that neither of them means. `subscription info` adds `partitions`: per partition `{partition, start, position,
+end, lag, lag_seconds, parked, host}`. Numbers that cannot be had now (its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
+from delivery.cli.snapshots import snapshot_app
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, parked, release):
+    for command in (seek, replay, promote, update, explain, parked, release):
         subscription_app.command()(command)
+    subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -43,7 +46,9 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
-    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
     retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
@@ -55,7 +60,7 @@ def create(
     """
     from delivery.client import connect
 
-    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    first, chosen = options.first(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry)
@@ -118,6 +123,8 @@ def info(
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
         ("not handled", retrying.described(found.retry)),
+        *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
+          if found.replay else []),
     ])  # fmt: skip
     print()
     columns = [
@@ -173,6 +180,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
         "retry": msgspec.structs.asdict(found.retry),
+        "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
         "parked": found.parked,

@@ -13,12 +13,15 @@ from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.client.replays import Replays
+from delivery.client.snapshots import Snapshots
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -81,6 +84,10 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """host:port of the subscriber that is attached."""
     retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
 
     @property
     def lag(self) -> int | None:
@@ -109,6 +116,8 @@ class Admin:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
+        self.snapshots = Snapshots(catalog, self._positions)
+        self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
@@ -166,10 +175,12 @@ class Admin:
         listener = self._catalog.listener(queue, name)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            partitions.append(self._subscribed(queue, number, start, states.get(number)))
+            until = record.replay.end(number) if record.replay else 0
+            partitions.append(self._subscribed(queue, number, start, states.get(number), until))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, record.retry, tuple(partitions),
+            None if listener is None else listener.host_port, record.retry, tuple(partitions), record.replay,
+            _is_over(record.replay, partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -220,11 +231,7 @@ class Admin:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
-        record = self._catalog.subscription(queue, name)
-        if record is None:
-            self._catalog.queue(queue)
-            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
-        return record
+        return self._positions.record(queue, name)
 
     def _stored(self, queue: str, partition: int) -> StoredPartition:
         try:
@@ -238,23 +245,25 @@ class Admin:
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
     def _subscribed(
-        self, queue: str, partition: int, start: int, state: SubscriptionState | None
+        self, queue: str, partition: int, start: int, state: SubscriptionState | None, until: int
     ) -> SubscribedPartition:
         position = start if state is None else state.position
         place = (partition, MessageId(start), MessageId(position))
         parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = self._calls.call(
-                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
-            )
+            lag = 0
+            if not until or position < until:
+                lag = self._calls.call(
+                    queue, partition, "countMessages", queue, partition, position, until, timeout=LOOK_SECONDS
+                )
             age = self._oldest_age(queue, partition, position) if lag else 0.0
             host = self._host(queue, partition)
         except HootError as error:
             if not error.retryable:
                 raise
             return SubscribedPartition(*place, None, None, None, None, parked)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host, parked)
+        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
@@ -271,6 +280,12 @@ class Admin:
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)
         return f"{address}:{port}"
+
+
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:
