@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -53,8 +53,8 @@ class LocalLetters:
 class ExactWatch(SubscriptionWatch):
     """What is attached, with pauses that are as long as the policy says: without jitter."""
 
-    def _attached(self, queues: dict[str, QueueRecord], places: Sequence[Place]) -> Iterable[Attached]:
-        for one in super()._attached(queues, places):
+    def _attached(self, queues: dict[str, QueueRecord], names: Mapping[Place, Sequence[str]]) -> Iterable[Attached]:
+        for one in super()._attached(queues, names):
             retry = msgspec.structs.replace(one.subscription.retry, jitter=0)
             exact = msgspec.structs.replace(one.subscription, retry=retry)
             yield msgspec.structs.replace(one, subscription=exact)

@@ -139,8 +139,9 @@ class LocalHosts:
 class LocalRegistration(SubscriberZooKeeper):
     """Registers in the engine's tree."""
 
-    def __init__(self, world: World, session: MemorySession, name: str, *, force: bool) -> None:
-        self._zookeeper, self._name, self._force = cast("Any", session), name, force
+    def __init__(self, world: World, session: MemorySession, settings: Settings) -> None:
+        self._zookeeper, self._name, self._force = cast("Any", session), settings.name, settings.force
+        self._member = settings.member_name()
         self._wire, self._catalog = world.wire, world.catalog_of(session)
         self._hosts = cast("Any", LocalHosts(world))
 
@@ -155,18 +156,25 @@ class LocalRuntime(Runtime):
 
     def __init__(self, world: World, settings: Settings, on_event: EventCallback) -> None:
         self._world = world
+        self._looking = False
+        self._nursery: trio.Nursery
         super().__init__(settings, on_event)
 
     def _make_session(self) -> ZooKeeperClient:
         return cast("ZooKeeperClient", self._world.session())
 
     def _make_registration(self) -> SubscriberZooKeeper:
-        return LocalRegistration(
-            self._world, cast("Any", self._zookeeper), self._settings.name, force=self._settings.force
-        )
+        return LocalRegistration(self._world, cast("Any", self._zookeeper), self._settings)
 
     def _make_dispatcher(self) -> Dispatcher:
         return LocalDispatcher(self._world)
+
+    async def add(self, subscriptions: Sequence[Subscription]) -> None:
+        """See Runtime. Queues that come are looked for only where some may: each look is a step of the clock."""
+        await super().add(subscriptions)
+        if self._patterns and not self._looking:
+            self._looking = True
+            self._nursery.start_soon(self._patterns.run, self._changing)
 
     async def run(
         self, subscriptions: Sequence[Subscription], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -177,12 +185,13 @@ class LocalRuntime(Runtime):
             self.stop()
         self._address = self._world.wire.listen(self._service)
         try:
-            async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as self._nursery:
+                nursery = self._nursery
                 await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
                 task_status.started()
                 await self._stopped.wait()
-                self._service.stopping = True
+                self._take_no_more()
                 self._dispatcher.stop()
                 await self._dispatcher.idle()
                 nursery.cancel_scope.cancel()
@@ -256,4 +265,4 @@ class LocalSubscriber(Subscriber):
 
     def _delete(self, queue: str) -> None:
         session = self._world.session()
-        LocalRegistration(self._world, session, self.name, force=self.settings.force).delete(queue)
+        LocalRegistration(self._world, session, self.settings).delete_matching(queue)

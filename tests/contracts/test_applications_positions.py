@@ -187,3 +187,32 @@ def test_a_subscription_may_begin_with_the_newest_of_each_key(world: World) -> N
     run(world, handler, start="latest-per-key")
     queue.put(b"6", key=b"0")
     world.until(lambda: handler.bodies == [b"4", b"5", b"6"], "the newest came, then all")
+
+
+def test_the_members_of_a_group_share_the_partitions_and_take_over_from_who_leaves(world: World) -> None:
+    queue, handlers = made_queue(world, 4), [Handler(), Handler()]
+    for member, handler in enumerate(handlers):
+        subscriber = world.subscriber(member=f"m{member}")
+        subscriber.subscribe(world.queue_name, kind="shared", start="earliest", listener=handler)
+        subscriber.start()
+
+    def both_have_some() -> bool:
+        queue.put_many([NewMessage(b"x", partition=partition) for partition in range(4)])
+        world.until_acknowledged()
+        return all(handler.bodies for handler in handlers)
+
+    world.until(both_have_some, "each has partitions")
+    world.made[0].stop()
+    before = len(handlers[1].bodies)
+    queue.put_many([NewMessage(b"y", partition=partition) for partition in range(4)])
+    world.until(lambda: handlers[1].bodies[before:].count(b"y") == 4, "the other one has all")
+
+
+def test_a_pattern_takes_queues_that_are_there_and_those_that_come(world: World) -> None:
+    made_queue(world).put(b"0")
+    handler, other = Handler(), f"{world.queue_name}.b"
+    subscriber = world.subscriber()
+    subscriber.subscribe(f"{world.queue_name}*", start="earliest", listener=handler)
+    subscriber.start()
+    world.client.create_queue(other).put(b"1")
+    world.until(lambda: handler.bodies == [b"0", b"1"], "both came")
