@@ -52,9 +52,7 @@ class Runtime:
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
         """`on_event` is called on the dispatch thread."""
         self._settings, self._on_event = settings, on_event
-        self._zookeeper = self._make_session()
-        self._registration = self._make_registration()
-        self._dispatcher = self._make_dispatcher()
+        self._zookeeper, self._registration, self._dispatcher = self._make_parts()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
@@ -150,18 +148,12 @@ class Runtime:
                         raise
             self._patterns.remove(queue)
 
-    # -- what it is made of
-
-    def _make_session(self) -> ZooKeeperClient:
+    def _make_parts(self) -> tuple[ZooKeeperClient, SubscriberZooKeeper, Dispatcher]:
         settings = self._settings
-        return ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
-
-    def _make_registration(self) -> SubscriberZooKeeper:
-        settings = self._settings
-        return SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force, member=settings.member_name())
-
-    def _make_dispatcher(self) -> Dispatcher:
-        return Dispatcher()
+        session = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
+        member = settings.member_name()
+        registration = SubscriberZooKeeper(session, settings.name, force=settings.force, member=member)
+        return session, registration, Dispatcher()
 
     # -- what run consists of
 

@@ -160,14 +160,10 @@ class LocalRuntime(Runtime):
         self._nursery: trio.Nursery
         super().__init__(settings, on_event)
 
-    def _make_session(self) -> ZooKeeperClient:
-        return cast("ZooKeeperClient", self._world.session())
-
-    def _make_registration(self) -> SubscriberZooKeeper:
-        return LocalRegistration(self._world, cast("Any", self._zookeeper), self._settings)
-
-    def _make_dispatcher(self) -> Dispatcher:
-        return LocalDispatcher(self._world)
+    def _make_parts(self) -> tuple[ZooKeeperClient, SubscriberZooKeeper, Dispatcher]:
+        session = self._world.session()
+        registration = LocalRegistration(self._world, session, self._settings)
+        return cast("ZooKeeperClient", session), registration, LocalDispatcher(self._world)
 
     async def add(self, subscriptions: Sequence[Subscription]) -> None:
         """See Runtime. Queues that come are looked for only where some may: each look is a step of the clock."""
