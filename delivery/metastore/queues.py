@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
 from delivery.filters.like import stars
 from delivery.metastore import records
@@ -25,7 +25,7 @@ class Queues(Access):
     def create_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
         """A new queue. Raises QueueExists and InvalidRequest."""
         check_name("queue", name)
-        record = QueueRecord(name, secrets.token_hex(8), time.time_ns() // 1_000_000, check_settings(settings))
+        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), check_settings(settings))
         self.managers.queues.create_queue(record)
         return record
 

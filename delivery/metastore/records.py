@@ -30,6 +30,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
 from delivery.model import QueueSettings, lay_out
+from delivery.networks import Networks
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
@@ -59,6 +60,8 @@ class HostRecord(msgspec.Struct, frozen=True):
     bytes_per_second: float = 0.0
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
+    networks: Networks = Networks()
+    """Where it connects to listeners."""
 
     @property
     def host_port(self) -> str:
