@@ -18,9 +18,15 @@ from typing import Final
 
 import trio
 
-from delivery.api.http import make_app, serve_http
+from delivery.api.connections import Connections
+from delivery.api.http import make_app
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
+from delivery.api.rest.administration import Administration
+from delivery.api.rest.bodies import Bodies
+from delivery.api.rest.exchange import Exchange
+from delivery.api.rest.forwarding import Forwarder
+from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
@@ -168,10 +174,19 @@ class Host:
             subscribing=self._subscribing,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
+        self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
+
+    def _make_http(self, catalog: Catalog) -> Connections:
+        topics = TopicRoutes(
+            Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
+            Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+        )  # fmt: skip
+        app = make_app(self.metrics, self.not_ready, topics.routes())
+        return Connections(app, self._config.connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
@@ -183,6 +198,7 @@ class Host:
         counters = self._server.counters
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
+            ("http_connections", "HTTP connections open now", lambda: len(self._http)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -208,7 +224,7 @@ class Host:
             base.start_soon(self._expire_scanners)
             async with trio.open_nursery() as serving:
                 if http:
-                    await serving.start(serve_http, make_app(self.metrics, self.not_ready), http)
+                    await serving.start(self._http.serve, http)
                 await serving.start(self._supervisor.run)
                 served = trio.Event()
                 await serving.start(self._serve, served)

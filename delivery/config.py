@@ -59,9 +59,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     port: int = 0
     """Of the Thrift service; 0 takes a free one, and clients find it through ZooKeeper."""
     http_port: int | None = 0
-    """Of `/metrics`, `/healthz` and `/readyz`; None for no HTTP at all."""
+    """Of `/metrics`, `/healthz`, `/readyz` and the topics of `/v1/namespaces`; None for no HTTP at all."""
     connections_max: int = 1000
-    """Thrift connections at once; more are closed at once, so that a storm cannot use up the file handles."""
+    """Thrift connections at once, and as many of HTTP; more are closed at once, so that a storm cannot use up the file
+    handles."""
     frame_bytes_max: int = 16 * MIB
     """Apache Thrift's own default; holds the largest batch."""
     calls_in_flight_max: int = 64

@@ -46,7 +46,9 @@ log = logging.getLogger(__name__)
 Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Where clients connect; 0: any free.")]
 HttpPort = Annotated[
     int,
-    typer.Option(min=0, max=65535, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."),
+    typer.Option(
+        min=0, max=65535, metavar="PORT", help="For topics over HTTP, /metrics, /healthz and /readyz; 0: any free one."
+    ),
 ]
 OtherZooKeeper = Annotated[
     str | None,
