@@ -55,7 +55,7 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryGiven = None, mode: Mode = "create_or_attach",
+        retry: RetryGiven = None, mode: Mode = "create_or_attach", manual: bool = False,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -68,12 +68,13 @@ class Subscriber(Declaration):
         or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
         `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
         that are to change (None: back to the default); without, it stays as it is. With the mode "create" it must not
-        be there yet, with "attach" it must. The subscription is registered, and "latest" looked up, by `start`; on a
-        running subscriber at once, which needs `listener` or `batch_listener` given here. Raises InvalidRequest (a
+        be there yet, with "attach" it must. With `manual` listeners get a ManualMessage, which is handled when its
+        `ack` was called, and not when they return. The subscription is registered, and "latest" looked up, by `start`;
+        on a running subscriber at once, which needs `listener` or `batch_listener` given here. Raises InvalidRequest (a
         filter that does not parse: with its place and a hint), and then what `start` raises.
         """
         request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         runtime = self._runtime
         if runtime is not None:
             try:

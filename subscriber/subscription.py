@@ -50,8 +50,9 @@ class Subscription:
     """
 
     def __init__(
-        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None
-    ) -> None:
+        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None, *,
+        manual: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""
         self.request = request
@@ -62,6 +63,8 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.manual = manual
+        """Whether a message counts as handled when the application acknowledges it, not when its listeners return."""
         self.delivering = True
         """Whether listeners are called: see `stop_delivery`."""
         self.on_wanted: Callable[[], object] = bool
