@@ -84,7 +84,7 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
-        self._retries = False
+        self._retries = self._quiet = False
         self._current: _Run | None = None
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
@@ -92,7 +92,7 @@ class MessageSender:
 
         `retries` says whether what is parked is brought again in this run.
         """
-        self._retries = retries
+        self._retries, self._quiet = retries, False
         self._current = _Run(buffer, target, end)
         self.broken = None
         self._retrier.parking.rewound()
@@ -104,7 +104,7 @@ class MessageSender:
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
-        while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+        while not self._quiet and (run := self._current) is not None and (piece := run.buffer.first) is not None:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
@@ -116,6 +116,11 @@ class MessageSender:
         """Return when nothing is out any more."""
         while not self._window.empty or self._retrier.parking.out:
             await self._changed.park()
+
+    async def quiet(self) -> None:
+        """Push nothing more and return when nothing is out; the answer of the retry push that follows ends that."""
+        self._quiet = True
+        await self.drained()
 
     async def ready(self) -> None:
         """Return when the connection takes a push, or the run is over."""
@@ -196,6 +201,9 @@ class MessageSender:
             return
         self._retrier.answered(step.slot, failed)
         self._changed.unpark_all()
+        if self._quiet and step.alone:
+            self._quiet = False
+            self.pump()
 
     def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
         """Park what of a push was not handled; False when that ended the run."""
@@ -225,6 +233,7 @@ class MessageSender:
         """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
         if isinstance(error, SubscriberUnreachable):
             window, others = self._window, self._retrier.parking.out
+            self._retrier.broken()
             if not window.empty:
                 self.broken = Broken(window.position, window.last_id, 0 if others else window.alone)
             self._finish_run(Ending.BROKEN)
