@@ -24,10 +24,11 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.manual import ManualMessage, Unacknowledged, by_hand
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.pushes import Push, batches, last_id_of, pieces
@@ -53,16 +54,17 @@ class Attachment:
         """Pushes that came while the application wanted none; for the dispatch thread."""
         self.unacknowledged: dict[int, Unacknowledged] = {}
         """By partition, when the application acknowledges by hand."""
-        self._made_for: tuple[tuple[Registered, ...], float] = ((), 0.0)
+        self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners, seconds = self.subscription.listeners, self.record.retry.timeout_seconds
-        if self._calls is None or listeners is not self._made_for[0] or seconds != self._made_for[1]:
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record, manual=self.subscription.manual)
             given = [by_hand(one, self._deliver) for one in listeners] if self.subscription.manual else listeners
-            self._calls = Calls(given, dispatcher.hop, self.subscription.where, seconds)
-            self._made_for = (listeners, seconds)
+            self._calls = Calls(given, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
         return self._calls
 
     def _deliver(self, message: Message) -> ManualMessage:

@@ -14,6 +14,8 @@ from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.newest import NewestSource
+from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
@@ -26,6 +28,7 @@ from delivery.errors import HootError
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 
 
 class Link(Protocol):
@@ -59,6 +62,10 @@ class Begin(msgspec.Struct, frozen=True):
     """What an earlier worker knew of the first message behind `position`."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to `position`."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if the subscription is one."""
+    newest: int = 0
+    """Up to this id only the newest message of each key is wanted."""
 
 
 class SubscriptionWorker:
@@ -79,13 +86,19 @@ class SubscriptionWorker:
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        self._scanner = MessageScanner(source, wanted, config.push_bytes)
+        scanned = replayed(source, begin.replay, stream.partition, begin.position)
+        if begin.newest > begin.position:
+            scanned = NewestSource(scanned, wanted, begin.newest)
+        self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
+        self._resting = trio.CancelScope()
+        """Around a pause before the next run."""
+        self._running = trio.CancelScope()
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -123,6 +136,18 @@ class SubscriptionWorker:
         self._scanning.cancel()
         self._pausing.cancel()
 
+    def recall(self, grace_seconds: float) -> None:
+        """End the run, as the partition goes to another listener; the next run asks the link for it.
+
+        What the listener has begun may take it `grace_seconds`, what it has not begun it gives back.
+        """
+        self._resting.cancel()  # it was meant for the former listener
+        if grace_seconds > 0:
+            self._running.deadline = min(self._running.deadline, trio.current_time() + grace_seconds)
+            self._sender.recall()
+        else:
+            self._sender.give_up()
+
     async def _after_failure(self) -> None:
         failed = self._sender.failed
         assert failed is not None
@@ -147,6 +172,7 @@ class SubscriptionWorker:
     async def _pause(self, seconds: float) -> None:
         """Wait, unless the worker is to end."""
         with trio.CancelScope() as self._pausing:
+            self._resting = self._pausing
             if not self._draining:
                 await trio.sleep(seconds)
 
@@ -157,6 +183,7 @@ class SubscriptionWorker:
         buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
+            self._running = run
 
             def end(ending: Ending) -> None:
                 self._ending = ending
