@@ -89,6 +89,7 @@ struct SubscriptionOptions {
                                 // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
+  6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */

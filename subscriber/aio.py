@@ -44,11 +44,14 @@ class AsyncSubscriber(Declaration):
         kind: Kind | None = None,
         mode: Mode = "create_or_attach",
         manual: bool = False,
+        bound: int | None = None,
         listener: Callable[..., object] | None = None,
         batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind)
+        request = check_request(
+            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound
+        )
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         if self._runtime is not None:
             try:
