@@ -136,7 +136,6 @@ class Admin:
         self.snapshots = Snapshots(catalog, self._positions)
         self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -285,7 +284,7 @@ class Admin:
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
         reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
