@@ -111,6 +111,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
     newest: dict[int, int] = {}
     """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
     replay: Replay | None = None
