@@ -71,6 +71,18 @@ class SubscriptionExists(HootError):
     code = "subscription_exists"
 
 
+class UnknownSnapshot(HootError):
+    """The subscription has no snapshot of that name."""
+
+    code = "unknown_snapshot"
+
+
+class SnapshotExists(HootError):
+    """The subscription has a snapshot of that name already; it stays as it is."""
+
+    code = "snapshot_exists"
+
+
 class UnknownHost(HootError):
     """No region host of that id is registered."""
 

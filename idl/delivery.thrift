@@ -86,7 +86,7 @@ struct SubscriptionOptions {
   1: list<i32> partitions       // empty for all
   2: list<string> topics        // empty for all
   3: optional string start      // where to begin: "latest" (the default), "earliest", the id of the first message wanted,
-                                // or a time with its zone, such as 2026-01-31T12:00:00Z
+                                // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
 }

@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from delivery.errors import BadVersion, GroupMismatch, SubscriptionBusy, SubscriptionExists, UnknownSubscription
+from delivery.errors import (
+    BadVersion,
+    GroupMismatch,
+    InvalidRequest,
+    SubscriptionBusy,
+    SubscriptionExists,
+    UnknownSubscription,
+)
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
@@ -84,6 +91,17 @@ class SubscriberZooKeeper:
     def matching(self, pattern: str) -> list[QueueRecord]:
         """The queues whose names match a pattern."""
         return self._catalog.queues_like(pattern)
+
+    def check_in_order(self, plan: Plan) -> None:
+        """Raises InvalidRequest when parked messages would come first, which are in no order of their ids."""
+        found, record = plan.found, plan.record
+        if found is None or found.generation != record.generation:
+            return
+        if any(state.parked for state in self._catalog.states(record.queue, record.name).values()):
+            raise InvalidRequest(
+                f"keys of subscription {record.name!r} of queue {record.queue!r} are parked, and exactly_once would"
+                " skip messages of theirs: have them handled first (`hoot subscription parked` shows them)"
+            )
 
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
         """Write what was planned, and attach `listener` for as long as the session lives.

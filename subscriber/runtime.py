@@ -24,6 +24,7 @@ from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Attachment, Counters, ListenerService
@@ -158,6 +159,9 @@ class Runtime:
 
     async def _register(self, subscriptions: Sequence[Subscription]) -> None:
         plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
+        for subscription, plan in zip(subscriptions, plans, strict=True):
+            if check_effects(subscription.listeners, plan.record):
+                await trio.to_thread.run_sync(self._registration.check_in_order, plan)
         for subscription, plan in zip(subscriptions, plans, strict=True):
             await self._attach(subscription, plan)
 

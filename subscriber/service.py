@@ -25,10 +25,11 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.subscription import Event, Subscription
 
@@ -49,15 +50,16 @@ class Attachment:
         """No listener is called for it any more."""
         self.waiting: deque[Callable[[], None]] = deque()
         """Pushes that came while the application wanted none; for the dispatch thread."""
-        self._made_for: tuple[tuple[Registered, ...], float] = ((), 0.0)
+        self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners, seconds = self.subscription.listeners, self.record.retry.timeout_seconds
-        if self._calls is None or listeners is not self._made_for[0] or seconds != self._made_for[1]:
-            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, seconds)
-            self._made_for = (listeners, seconds)
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record)
+            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
         return self._calls
 
 

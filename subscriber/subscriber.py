@@ -68,7 +68,8 @@ class Subscriber(Declaration):
         the messages for which `where(message)` is false are acknowledged without any listener being called.
 
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
-        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
+        or a dict of these by partition; or "latest-per-key", at the newest message of each key that is stored. One that
+        exists goes on at its checkpoints, with the partitions given now.
         `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
         that are to change (None: back to the default); without, it stays as it is. `kind` says whether others may be
         attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode

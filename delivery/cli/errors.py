@@ -41,6 +41,8 @@ _HINTS = {
     "unknown_partition": "`hoot queue info NAME` shows the partitions",
     "unknown_subscription": "`hoot subscription list` shows the subscriptions",
     "subscription_exists": "`hoot subscription info QUEUE NAME` shows it",
+    "unknown_snapshot": "`hoot subscription snapshot list QUEUE NAME` shows them",
+    "snapshot_exists": "take another name, or delete it with `hoot subscription snapshot delete QUEUE NAME SNAPSHOT`",
     "unknown_host": "`hoot host list` shows the live ones",
     "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
     "group_mismatch": "ask for what the other members have, or leave the options out",

@@ -118,7 +118,9 @@ def subscribe(
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     filter: options.Filter = None,
-    start: From = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
     limit: Limit = None,
     kind: options.Kind = None,
     member: Annotated[
@@ -139,7 +141,7 @@ def subscribe(
     from delivery.cli.subscribing import Subscribing
     from delivery.metastore.groups import check_kind
 
-    first = options.place(start, "--from")
+    first = options.first(start, "--from")
     wanted = Subscribing(
         queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
         _form(form, as_json=as_json), None if kind is None else check_kind(kind), member,

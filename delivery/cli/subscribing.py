@@ -69,7 +69,7 @@ class Subscribing(NamedTuple):
     partitions: tuple[int, ...] | None
     topics: tuple[str, ...] | None
     filter: str | None
-    start: Start
+    start: Start | str
     limit: int | None
     force: bool
     form: str

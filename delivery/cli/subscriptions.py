@@ -1,12 +1,13 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, listener,
-members, retry, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as `host:port`,
-null when none is attached, or those who are are members: `{member, listener, partitions}`, where the listener is null
-for one that is gone; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the
-oldest of them that is not acknowledged, and `parked` counts those that neither of them means. `subscription info` adds
-`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that
-cannot be had now (its host does not answer) are null.
+members, retry, replay, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as
+`host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`, where the
+listener is null for one that is gone; `retry` has the fields of a RetryPolicy, and `replay` is `{of, finished}`, null
+for what is none. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not acknowledged, and
+`parked` counts those that neither of them means. `subscription info` adds `partitions`: per partition `{partition,
+start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that cannot be had now (its host does not
+answer) are null.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from delivery.cli.filtering import explain, update
 from delivery.cli.members import show_members
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
+from delivery.cli.snapshots import snapshot_app
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
@@ -33,8 +36,9 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, parked, release):
+    for command in (seek, replay, promote, update, explain, parked, release):
         subscription_app.command()(command)
+    subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -45,7 +49,9 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
-    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
     kind: options.Kind = None,
     retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
@@ -59,7 +65,7 @@ def create(
     from delivery.client import connect
     from delivery.metastore.groups import check_kind
 
-    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    first, chosen = options.first(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
@@ -130,6 +136,8 @@ def info(
         ("kind", found.kind),
         *([("listener", found.listener or "none is attached")] if found.kind == "exclusive" else []),
         ("not handled", retrying.described(found.retry)),
+        *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
+          if found.replay else []),
     ])  # fmt: skip
     print()
     if found.kind != "exclusive":
@@ -192,6 +200,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "listener": found.listener,
         "members": [msgspec.structs.asdict(one) for one in found.members],
         "retry": msgspec.structs.asdict(found.retry),
+        "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
         "parked": found.parked,

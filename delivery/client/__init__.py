@@ -26,6 +26,7 @@ from delivery.client.positions import Move
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.replays import Stretch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
 from delivery.ids import Start
 
@@ -50,6 +51,7 @@ __all__ = [
     "Start",
     "StoredLetter",
     "StoredPartition",
+    "Stretch",
     "SubscribedPartition",
     "SubscriptionInfo",
     "connect",

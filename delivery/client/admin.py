@@ -14,13 +14,16 @@ from delivery.client.filtering import Explained, Filtering
 from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.client.replays import Replays
+from delivery.client.snapshots import Snapshots
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -86,6 +89,10 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """Of a group, by name."""
     retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
 
     @property
     def attached(self) -> tuple[str, ...]:
@@ -124,8 +131,9 @@ class Admin:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
+        self.snapshots = Snapshots(catalog, self._positions)
+        self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -182,10 +190,12 @@ class Admin:
         listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            partitions.append(self._subscribed(queue, number, start, states.get(number)))
+            until = record.replay.end(number) if record.replay else 0
+            partitions.append(self._subscribed(queue, number, start, states.get(number), until))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions),
+            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
+            _is_over(record.replay, partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -236,11 +246,7 @@ class Admin:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
-        record = self._catalog.subscription(queue, name)
-        if record is None:
-            self._catalog.queue(queue)
-            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
-        return record
+        return self._positions.record(queue, name)
 
     def _stored(self, queue: str, partition: int) -> StoredPartition:
         try:
@@ -254,27 +260,29 @@ class Admin:
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
     def _subscribed(
-        self, queue: str, partition: int, start: int, state: SubscriptionState | None
+        self, queue: str, partition: int, start: int, state: SubscriptionState | None, until: int
     ) -> SubscribedPartition:
         position = start if state is None else state.position
         place = (partition, MessageId(start), MessageId(position))
         parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = self._calls.call(
-                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
-            )
+            lag = 0
+            if not until or position < until:
+                lag = self._calls.call(
+                    queue, partition, "countMessages", queue, partition, position, until, timeout=LOOK_SECONDS
+                )
             age = self._oldest_age(queue, partition, position) if lag else 0.0
             host = self._host(queue, partition)
         except HootError as error:
             if not error.retryable:
                 raise
             return SubscribedPartition(*place, None, None, None, None, parked)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host, parked)
+        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
         reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
@@ -287,6 +295,12 @@ class Admin:
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)
         return f"{address}:{port}"
+
+
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

@@ -195,9 +195,10 @@ class Delivery:
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
 
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
-        policy = self.attached.subscription.retry
-        state = taken.value
-        return Begin(self._position(key, taken, watermark), _first_run(), policy, state.failing, state.parked)
+        record, state = self.attached.subscription, taken.value
+        position = self._position(key, taken, watermark)
+        newest = record.newest.get(key.partition, 0)
+        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -14,6 +14,8 @@ from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.newest import NewestSource
+from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
@@ -26,6 +28,7 @@ from delivery.errors import HootError
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 
 
 class Link(Protocol):
@@ -59,6 +62,10 @@ class Begin(msgspec.Struct, frozen=True):
     """What an earlier worker knew of the first message behind `position`."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to `position`."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if the subscription is one."""
+    newest: int = 0
+    """Up to this id only the newest message of each key is wanted."""
 
 
 class SubscriptionWorker:
@@ -79,7 +86,10 @@ class SubscriptionWorker:
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        self._scanner = MessageScanner(source, wanted, config.push_bytes)
+        scanned = replayed(source, begin.replay, stream.partition, begin.position)
+        if begin.newest > begin.position:
+            scanned = NewestSource(scanned, wanted, begin.newest)
+        self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)

@@ -28,6 +28,7 @@ import msgspec
 from delivery.errors import CorruptRecord
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 from delivery.model import QueueSettings, lay_out
 
 ROOT: Final = "/hoot"
@@ -94,6 +95,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    newest: dict[int, int] = {}
+    """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if it is the replay of another subscription."""
     released_ms: int = 0
     """When an operator last released what was parked: hosts look at the states again when it changes."""
     kind: Kind = "exclusive"

@@ -11,14 +11,14 @@ the fields of its retry policy that are not given; in a mapping, None means the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, Literal, get_args
 
 import msgspec
 
 from delivery.errors import InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
-from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.ids import EARLIEST, LATEST, LATEST_PER_KEY, MessageId, Start, check_start, first_id_at
 from delivery.metastore.groups import Kind, check_kind
 from delivery.metastore.policy import RetryGiven, RetryPolicy, changed_policy, retry_asked
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
@@ -49,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Names and patterns; empty for all."""
     filter: str | Keep | None = KEEP
     """A rule in its canonical JSON."""
+    newest: bool = False
+    """Partitions without a start of their own begin with the newest message of each key."""
     retry: Mapping[str, object] = {}
     """The fields of its RetryPolicy that are to change."""
     kind: Kind | None = None
@@ -78,14 +80,15 @@ def check_request(
         if own:
             raise InvalidRequest("starts per partition are given twice, with partitions and with start")
         own, start = start, "latest"
+    newest = start == LATEST_PER_KEY
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
     return Request(
         queue=_checked_queue(queue, has_partitions=bool(own) or chosen is not None), partitions=chosen,
-        start=check_start(start),
+        start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter), retry=retry_asked(retry), mode=mode,
+        topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
         kind=None if kind is None else check_kind(kind),
     )  # fmt: skip
 
@@ -143,22 +146,41 @@ def new_record(
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
         for number in partitions_of(request, queue)
     }
+    newest = _newest(request, starts, {} if found is None else found.newest, known, last_id)
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts,
         topics=kept(request.topics, () if found is None else found.topics),
         filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
-        retry=retry,
+        retry=retry, newest=newest, replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
         kind=request.kind or ("exclusive" if found is None else found.kind),
         holders={} if found is None else found.holders,
     )  # fmt: skip
 
 
-def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
-    if name.startswith(RESERVED):
+def _newest(
+    request: Request, starts: Iterable[int], begun: Mapping[int, int], known: Container[int],
+    last_id: Callable[[int], int],
+) -> dict[int, int]:  # fmt: skip
+    """The partitions that begin with the newest message of each key, and up to where."""
+    return {
+        number: begun[number] if number in begun else last_id(number)
+        for number in starts
+        if number in begun or (request.newest and number not in known and number not in request.starts)
+    }
+
+
+def check_own_name(name: str) -> str:
+    """`name` if it may name a subscription of an application's. Raises InvalidRequest."""
+    if check_name("subscription", name).startswith(RESERVED):
         raise InvalidRequest(f"{name!r}: names of subscriptions that begin with {RESERVED} are Hoot's own")
+    return name
+
+
+def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
+    check_own_name(name)
     if found is not None and request.mode == "create":
         raise SubscriptionExists(f"queue {request.queue!r} has a subscription {name!r} already")
     if found is None and request.mode == "attach":
