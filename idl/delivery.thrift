@@ -89,6 +89,8 @@ struct SubscriptionOptions {
                                 // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
+  6: optional string kind       // "exclusive" (the default), "failover" or "shared" (docs/groups.md); listeners can be
+                                // attached by attachListener to exclusive ones alone
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */

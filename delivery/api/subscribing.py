@@ -93,7 +93,8 @@ def _request(queue: str, options: Any) -> Request:
         raise InvalidRequest("give one start, or starts by partition, and not both")
     start = options.starts or options.start or "latest"
     retry = _retry(options.retryPolicy)
-    return check_request(queue, options.partitions or None, options.topics or None, start, retry=retry)
+    kind = options.kind or None
+    return check_request(queue, options.partitions or None, options.topics or None, start, retry=retry, kind=kind)
 
 
 def _retry(given: Any) -> dict[str, object]:
