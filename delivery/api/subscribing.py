@@ -100,8 +100,9 @@ def _request(queue: str, options: Any) -> Request:
     start = options.starts or options.start or "latest"
     retry = _retry(options.retryPolicy)
     return check_request(
-        queue, options.partitions or None, options.topics or None, start, retry=retry, bound=options.bound
-    )
+        queue, options.partitions or None, options.topics or None, start, retry=retry, bound=options.bound,
+        kind=options.kind or None,
+    )  # fmt: skip
 
 
 def _retry(given: Any) -> dict[str, object]:
