@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from delivery import Client, connect
 from tests.integration.cli.running import Child, Hoot
 
 
@@ -22,6 +23,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def hoot(engine: str) -> Hoot:
     return Hoot(engine)
+
+
+@pytest.fixture
+def client(engine: str) -> Iterator[Client]:
+    """To prepare and to look with, where a test is about something else: a command takes seconds on a busy machine."""
+    with connect(engine) as connected:
+        yield connected
 
 
 @pytest.fixture
