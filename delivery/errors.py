@@ -107,6 +107,12 @@ class SubscriptionBusy(HootError):
     code = "subscription_busy"
 
 
+class GroupMismatch(HootError):
+    """The subscription has members with other options (its kind, filter, order, …): all members have the same."""
+
+    code = "group_mismatch"
+
+
 class UnknownScanner(InvalidRequest):
     """The scanner id was never given, was closed, or timed out."""
 

@@ -45,6 +45,7 @@ _HINTS = {
     "snapshot_exists": "take another name, or delete it with `hoot subscription snapshot delete QUEUE NAME SNAPSHOT`",
     "unknown_host": "`hoot host list` shows the live ones",
     "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
+    "group_mismatch": "ask for what the other members have, or leave the options out",
     "subscription_busy": "stop the other subscriber, take another --name, or take this one over with --force",
     "unknown_outcome": "the messages may be stored; scan the queue before publishing them again",
     "deadline_exceeded": "try again; if it lasts, look at the log and /readyz of the region host",

@@ -174,6 +174,13 @@ Filter = Annotated[
 ]  # fmt: skip
 START_HELP = "latest-per-key (only the newest message of each key, then all that is new), or a place: "
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind", metavar="KIND", show_default="as it is; exclusive for a new one",
+        help="Who may be attached: exclusive (one), failover (others stand by) or shared (the partitions are spread).",
+    ),
+]  # fmt: skip
 Format = Annotated[
     str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")
 ]

@@ -19,6 +19,7 @@ from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartitio
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
+from delivery.client.groups import Member
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.positions import Move
@@ -34,6 +35,7 @@ __all__ = [
     "CombinedPartitionScanner",
     "DeadLetterQueue",
     "Explained",
+    "Member",
     "Move",
     "NewMessage",
     "OwnedBy",

@@ -11,6 +11,7 @@ import msgspec
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
+from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
 from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
@@ -18,6 +19,7 @@ from delivery.client.snapshots import Snapshots
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
@@ -80,14 +82,27 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     filter: str | None
     """Its rule as JSON."""
+    kind: Kind
     listener: str | None
-    """host:port of the subscriber that is attached."""
+    """host:port of the subscriber that is attached to an exclusive one."""
+    members: tuple[Member, ...]
+    """Of a group, by name."""
     retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
     replay: Replay | None = None
     """What of, if it is a replay; `end` and lags are those of its stretch then."""
     finished: bool = False
     """Whether it is a replay of which nothing is left."""
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """host:port of all who are attached."""
+        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
+
+    @property
+    def holders(self) -> dict[int, str]:
+        """Which member gets a partition."""
+        return {number: one.member for one in self.members for number in one.partitions}
 
     @property
     def lag(self) -> int | None:
@@ -119,7 +134,6 @@ class Admin:
         self.snapshots = Snapshots(catalog, self._positions)
         self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -172,14 +186,15 @@ class Admin:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
         states = self._catalog.states(queue, name)
-        listener = self._catalog.listener(queue, name)
+        attached = self._catalog.members(queue, name)
+        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
         partitions = []
         for number, start in sorted(record.starts.items()):
             until = record.replay.end(number) if record.replay else 0
             partitions.append(self._subscribed(queue, number, start, states.get(number), until))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, record.retry, tuple(partitions), record.replay,
+            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
             _is_over(record.replay, partitions),
         )  # fmt: skip
 
@@ -267,7 +282,7 @@ class Admin:
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
         reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)

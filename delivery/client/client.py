@@ -20,6 +20,7 @@ from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.policy import RetryGiven, dead_letter_queue
@@ -213,15 +214,16 @@ class Client:
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
         filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
+        kind: Kind = "exclusive",
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter`, `start` and `retry` as in Subscriber.subscribe. Raises SubscriptionExists,
-        UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
+        `partitions`, `topics`, `filter`, `start`, `retry` and `kind` as in Subscriber.subscribe. Raises
+        SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has
+        to be asked for.
         """
-        return self._open().create_subscription(
-            name, check_request(queue, partitions, topics, start, filter, retry=retry)
-        )
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind)
+        return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,

@@ -58,7 +58,7 @@ class Replays:
         record = self._positions.record(queue, name)
         if record.replay is None:
             raise InvalidRequest(f"subscription {name!r} of queue {queue!r} is no replay: there is nothing to promote")
-        holder = self._catalog.listener(queue, name)
+        holder = next(iter(self._catalog.members(queue, name)), None)
         if holder is not None and not (force or dry_run):
             raise SubscriptionBusy(
                 f"the replay {name!r} of queue {queue!r} is attached, by the subscriber at {holder.host_port}: stop"
@@ -118,5 +118,5 @@ def shadow_of(
     wanted = kept(filter_asked(filter_), record.filter)
     return msgspec.structs.replace(
         record, name=into, created_ms=now_ms, starts={one.partition: int(one.after) for one in stretches},
-        filter=wanted, newest={}, moves=0, released_ms=0, replay=replay,
+        filter=wanted, newest={}, holders={}, moves=0, released_ms=0, replay=replay,
     )  # fmt: skip

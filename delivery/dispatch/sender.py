@@ -22,6 +22,7 @@ from delivery.dispatch.target import (
     STATUS_FAILED,
     STATUS_OK,
     STATUS_SKIPPED,
+    STATUS_STALE,
     Answer,
     More,
     Stream,
@@ -41,6 +42,7 @@ class Ending(enum.Enum):
     FAILED = "a message was not handled"
     FRUITLESS = "a push came to nothing, though the connection stands"
     PARKED = "messages are parked that the run as it is cannot bring again"
+    RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -86,6 +88,7 @@ class MessageSender:
         self._changed = trio.lowlevel.ParkingLot()
         self._retries = False
         self._current: _Run | None = None
+        self._recalling = False
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
@@ -94,23 +97,47 @@ class MessageSender:
         """
         self._retries = retries
         self._current = _Run(buffer, target, end)
-        self.broken = None
+        self.broken, self._recalling = None, False
         self._retrier.parking.rewound()
         self._first = More()
 
     def stop(self) -> None:
         """Send nothing more of this run."""
         self._current = None
+        if self._recalling:
+            self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
         while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+            if self._recalling:
+                return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
             if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
                 return
             self._send(run.buffer.take(), run.target)
+
+    def recall(self) -> None:
+        """End the run, as soon as what the listener has begun is answered; it gives back what it has not begun.
+
+        An empty push of the next run does that: what waits behind the push under way is stale then.
+        """
+        run, window = self._current, self._window
+        if run is None or self._recalling:
+            return
+        self._recalling = True
+        try:
+            if not self._end_if_recalled():
+                parked = More(parked=tuple(self._retrier.parking.messages()))
+                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None, parked)
+        except HootError as error:
+            self._refused(error)
+
+    def give_up(self) -> None:
+        """End the run at once, whatever the listener has begun."""
+        self._finish_run(Ending.RECALLED)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
@@ -173,11 +200,25 @@ class MessageSender:
             self._finish(sent)
             if answer.failures and not self._retries:
                 self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
-            self.pump()
+            if not self._end_if_recalled():
+                self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
-            self._finish_run(Ending.FRUITLESS if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
+
+    def _ending_by(self, status: int) -> Ending:
+        """What an answer means that comes without anything having been called."""
+        if status == STATUS_STALE and self._recalling:
+            return Ending.RECALLED
+        return Ending.FRUITLESS if status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED
+
+    def _end_if_recalled(self) -> bool:
+        """End a run that was recalled, if nothing is out any more."""
+        if not self._recalling or not self._window.empty or self._retrier.parking.out:
+            return False
+        self._finish_run(Ending.RECALLED)
+        return True
 
     def _answered_again(self, run: int, step: SendAgain, answer: Answer | HootError) -> None:
         if run != self._window.run:
@@ -187,7 +228,7 @@ class MessageSender:
             return
         failures = [one for one in answer.failures or () if one.id in step.ids]
         if answer.status != STATUS_OK and not failures:
-            self._finish_run(Ending.FRUITLESS if answer.status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
             return
         try:
             failed = [checked(one, 0, max(step.ids)) for one in failures]
@@ -196,6 +237,7 @@ class MessageSender:
             return
         self._retrier.answered(step.slot, failed)
         self._changed.unpark_all()
+        self._end_if_recalled()
 
     def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
         """Park what of a push was not handled; False when that ended the run."""

@@ -96,6 +96,9 @@ class SubscriptionWorker:
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
+        self._resting = trio.CancelScope()
+        """Around a pause before the next run."""
+        self._running = trio.CancelScope()
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -133,6 +136,18 @@ class SubscriptionWorker:
         self._scanning.cancel()
         self._pausing.cancel()
 
+    def recall(self, grace_seconds: float) -> None:
+        """End the run, as the partition goes to another listener; the next run asks the link for it.
+
+        What the listener has begun may take it `grace_seconds`, what it has not begun it gives back.
+        """
+        self._resting.cancel()  # it was meant for the former listener
+        if grace_seconds > 0:
+            self._running.deadline = min(self._running.deadline, trio.current_time() + grace_seconds)
+            self._sender.recall()
+        else:
+            self._sender.give_up()
+
     async def _after_failure(self) -> None:
         failed = self._sender.failed
         assert failed is not None
@@ -157,6 +172,7 @@ class SubscriptionWorker:
     async def _pause(self, seconds: float) -> None:
         """Wait, unless the worker is to end."""
         with trio.CancelScope() as self._pausing:
+            self._resting = self._pausing
             if not self._draining:
                 await trio.sleep(seconds)
 
@@ -167,6 +183,7 @@ class SubscriptionWorker:
         buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
+            self._running = run
 
             def end(ending: Ending) -> None:
                 self._ending = ending

@@ -58,9 +58,13 @@ RetryGiven = RetryPolicy | Mapping[str, object] | None
 """A policy, those fields of one that are to change (None in it: the default), or None to leave it as it is."""
 
 
+DEAD_LETTERS: Final = ".dlq"
+"""How the names of queues of dead letters end."""
+
+
 def dead_letter_queue(queue: str, subscription: str) -> str:
     """The queue of a subscription's dead letters. Raises InvalidRequest where the two names leave none for it."""
-    name = f"{queue}.{subscription}.dlq"
+    name = f"{queue}.{subscription}{DEAD_LETTERS}"
     if len(name) > NAME_MAX:
         raise InvalidRequest(
             f"the names of queue and subscription are too long together for dead letters: {name[:60]}… has {len(name)}"

@@ -33,7 +33,7 @@ class Positions(Subscriptions):
         unread = sorted(set(places) - set(found.starts))
         if unread:
             raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {unread[0]}")
-        holder = None if force else self.listener(queue, name)
+        holder = None if force else next(iter(self.members(queue, name)), None)
         if holder is not None:
             raise SubscriptionBusy(
                 f"subscription {name!r} of queue {queue!r} is attached, by the subscriber at {holder.host_port}: stop"
