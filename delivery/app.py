@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
@@ -47,6 +48,7 @@ from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
+from delivery.rpc import pinned
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.chosen import open_store
@@ -133,7 +135,7 @@ def _record(config: HostConfig, port: int, http_port: int | None) -> HostRecord:
     address = socket.getfqdn() if config.address in _ANY_ADDRESS else config.address
     return HostRecord(
         host=secrets.token_hex(8), address=address, port=port, http_port=http_port, session=0,
-        version=software_version(), started_ms=time.time_ns() // 1_000_000,
+        version=software_version(), started_ms=time.time_ns() // 1_000_000, networks=config.networks,
     )  # fmt: skip
 
 
@@ -166,7 +168,7 @@ class Host:
         self._retention.on_dropped(self._sealing.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
-        self._subscribing = SubscribingCalls(catalog, self._membership)
+        self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
         api = ThriftApi(
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing,
@@ -188,7 +190,8 @@ class Host:
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
-        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters)
+        connect = partial(pinned.connect, self._config.networks)
+        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, connect)
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:

@@ -119,6 +119,12 @@ class GroupMismatch(HootError):
     code = "group_mismatch"
 
 
+class ListenerRefused(InvalidRequest):
+    """A listener's address is outside of the networks in which region hosts connect to listeners; nothing was done."""
+
+    code = "listener_refused"
+
+
 class UnknownScanner(InvalidRequest):
     """The scanner id was never given, was closed, or timed out."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.link import Link
+from delivery.dispatch.link import Connect, Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.target import Target
 from delivery.metastore.records import ListenerRecord
@@ -43,8 +43,8 @@ class Way:
 class Members:
     """Owns the links while `run` runs."""
 
-    def __init__(self, attached: Attached, config: HostConfig) -> None:
-        self._config = config
+    def __init__(self, attached: Attached, config: HostConfig, connect: Connect) -> None:
+        self._config, self._connect = config, connect
         self._queue, self._name = attached.subscription.queue, attached.subscription.name
         self._nursery: trio.Nursery | None = None
         self._links: dict[ListenerRecord, Link] = {}
@@ -62,9 +62,10 @@ class Members:
         Those that had no holder do not count as moved. The links of who is gone end.
         """
         present = set(attached.listeners)
-        gone = self._links.keys() - present
-        for record in present - self._links.keys():
-            self._add(record)
+        gone = [record for record in self._links if record not in present]
+        for record in attached.listeners:
+            if record not in self._links:
+                self._add(record)
         holders, moved = attached.by_partition(), []
         for partition, way in self._ways.items():
             holder, before = holders.get(partition), way.holder
@@ -88,7 +89,7 @@ class Members:
             self._nursery = None
 
     def _add(self, record: ListenerRecord) -> None:
-        self._links[record] = link = Link(self._queue, self._name, record, self._config)
+        self._links[record] = link = Link(self._queue, self._name, record, self._config, self._connect)
         if self._nursery is not None:
             self._nursery.start_soon(self._run_one, record, link)
 

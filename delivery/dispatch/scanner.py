@@ -12,6 +12,7 @@ from typing import Protocol
 
 import trio
 
+from delivery import hop
 from delivery.batch import peek, select, without_asides
 from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
@@ -77,7 +78,7 @@ class MessageScanner:
         A chunk of thousands takes tens of milliseconds then, and other deliveries go on meanwhile.
         """
         if self._wanted is not None and self._wanted.looks_inside:
-            return await trio.to_thread.run_sync(self._pieces, chunk)
+            return await hop.run_sync(self._pieces, chunk)
         return self._pieces(chunk)
 
     async def _rest(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
 from delivery.filters.like import stars
 from delivery.metastore import records
@@ -26,7 +26,7 @@ class Queues(Access):
         """A new queue. Raises QueueExists and InvalidRequest."""
         check_name("queue", name)
         check_settings(settings)
-        record = QueueRecord(name, secrets.token_hex(8), time.time_ns() // 1_000_000, settings, topic)
+        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic)
         self.managers.queues.create_queue(record)
         return record
 

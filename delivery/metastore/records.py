@@ -30,6 +30,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
 from delivery.model import QueueSettings, lay_out
+from delivery.networks import Networks
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
@@ -59,6 +60,8 @@ class HostRecord(msgspec.Struct, frozen=True):
     bytes_per_second: float = 0.0
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
+    networks: Networks = Networks()
+    """Where it connects to listeners."""
 
     @property
     def host_port(self) -> str:
@@ -108,6 +111,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
     newest: dict[int, int] = {}
     """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
     replay: Replay | None = None
@@ -120,7 +125,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 
 
-_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "released_ms", "holders")
+_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "holders")
 """What in preferences comes about by itself; everything else was asked for."""
 
 
