@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from delivery.api.http import make_app, serve_http
+from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
 from delivery.api.scanners import ScannerTable
@@ -26,6 +27,7 @@ from delivery.api.thrift import ThriftApi
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
+from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
@@ -36,8 +38,10 @@ from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
+from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import HostRecord
+from delivery.metastore.state import State
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
@@ -161,9 +165,14 @@ class Host:
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership)
+        self._zookeeper_lost: float | None = None
+        zookeeper.on_state(self._note_state)
+        self._deliveries = Deliveries(
+            lambda: self._supervisor.deliveries, self._owned_here, lambda: self._zookeeper_lost
+        )  # fmt: skip
         api = ThriftApi(
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
-            subscribing=self._subscribing,
+            subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._letters = DeadLetterStore(catalog)
@@ -251,6 +260,16 @@ class Host:
         elif not self._membership.serving:
             reasons.append("the host is not registered in ZooKeeper")
         return reasons + self.ownership.troubles
+
+    def _note_state(self, state: State) -> None:
+        """On kazoo's thread: since when it is as it is."""
+        self._zookeeper_lost = None if state == "steady" else self._zookeeper_lost or time.monotonic()
+
+    def _owned_here(self, queue: str, partition: int) -> OwnedPartition | None:
+        try:
+            return self.ownership.owned(queue, partition)
+        except HootError:
+            return None
 
     async def _read(self, queue: str, partition: int, after: int, bytes_max: int) -> Chunk | None:
         owned = await self.ownership.acquire(queue, partition)

@@ -10,7 +10,7 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unh
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.looking import Lookout
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.subscription import Event, Subscription
 
@@ -87,15 +88,18 @@ class ListenerService:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
         self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
+        self._lookout = Lookout(lambda: dispatcher.task)
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
-    def begin(self, call: Call) -> Promise[object]:
+    def begin(self, call: Call) -> Promise[object] | Callable[[], Awaitable[object]]:
         """Take a call (see delivery.rpc.server.Handler)."""
         if call.method == "hello":
             return _ready(self._hello(call.args.queue, call.args.subscription))
+        if call.method == "running":
+            return partial(self._running, call.args.queue, call.args.subscription, call.args.token)
         push: Push | None = call.args.push
         if push is None or None in (push.queue, push.partition, push.epoch, push.run, push.after, push.batches):
             raise InvalidRequest("a push lacks one of its fields")
@@ -113,6 +117,12 @@ class ListenerService:
         attachment = self.attached.get(queue) if subscription == self._name else None
         return "" if attachment is None else attachment.listener.token
 
+    async def _running(self, queue: str, subscription: str, token: str) -> list[object]:
+        if not token or token != self._hello(queue, subscription):
+            return []
+        found = await self._lookout.look()
+        return [self._idl.Running(**msgspec.structs.asdict(one)) for one in found]
+
     # -- on the dispatch thread
 
     def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
@@ -123,7 +133,8 @@ class ListenerService:
             result = self._answer(Status.UNKNOWN, push.after)
         else:
             try:
-                result = self._handle(attachment, inbox, push)
+                with self._lookout.at(push.queue, push.partition):
+                    result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
         self._dispatcher.post(partial(answer.give, result))

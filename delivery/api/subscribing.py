@@ -40,7 +40,7 @@ class SubscribingCalls:
     def __init__(self, catalog: Catalog, member: Member) -> None:
         self._pool = Pool()
         owners = Owners(catalog)
-        self._admin = Admin(catalog, owners, Calls(owners, self._pool))
+        self._admin = Admin(catalog, owners, Calls(owners, self._pool), self._pool)
         self.leases = Leases(catalog, member)
         self._limiter = trio.CapacityLimiter(_THREADS)
 

@@ -15,10 +15,11 @@ For example:
 
 from __future__ import annotations
 
-from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
+from delivery.client.admin import QueueInfo, StoredPartition
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
+from delivery.client.looking import SubscribedPartition, SubscriptionInfo
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.positions import Move
@@ -26,13 +27,17 @@ from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
+from delivery.dispatch.snapshot import Callback, Snapshot
+from delivery.dispatch.verdict import Limits, Verdict
 from delivery.ids import Start
 
 __all__ = [
+    "Callback",
     "Client",
     "CombinedPartitionScanner",
     "DeadLetterQueue",
     "Explained",
+    "Limits",
     "Move",
     "NewMessage",
     "OwnedBy",
@@ -45,10 +50,12 @@ __all__ = [
     "QueueInfo",
     "QueueScanner",
     "Receipt",
+    "Snapshot",
     "Start",
     "StoredLetter",
     "StoredPartition",
     "SubscribedPartition",
     "SubscriptionInfo",
+    "Verdict",
     "connect",
 ]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
-from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering, change
 from delivery.client.hosts import Owners
+from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
 from delivery.client.positions import Move, Positions
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
+from delivery.dispatch.verdict import Limits
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownQueue, UnknownSubscription
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
@@ -21,10 +23,10 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
-from delivery.rpc.protocol import load_idl
+from delivery.rpc.pool import Pool
 
-LOOK_SECONDS = 5.0
-"""How long one partition is asked before its numbers are given as unknown."""
+LOOKED_AT_ONCE = 8
+"""Subscriptions that are looked at side by side."""
 
 
 class StoredPartition(msgspec.Struct, frozen=True):
@@ -48,61 +50,17 @@ class QueueInfo(msgspec.Struct, frozen=True):
     partitions: tuple[StoredPartition, ...]
 
 
-class SubscribedPartition(msgspec.Struct, frozen=True):
-    """How far a subscription has got in one partition. None stands for what cannot be had now."""
-
-    partition: int
-    start: MessageId
-    """It began after this id."""
-    position: MessageId
-    """Everything up to here is acknowledged: what was saved last, or `start` before a host began with it."""
-    end: MessageId | None
-    """The last id of the partition."""
-    lag: int | None
-    """Messages of the partition above `position`, whatever their topic."""
-    lag_seconds: float | None
-    """The age of the oldest of these; 0 when there is none."""
-    host: str | None
-
-
-class SubscriptionInfo(msgspec.Struct, frozen=True):
-    """A subscription, who is attached, and how far it has got."""
-
-    queue: str
-    subscription: str
-    created_ms: int
-    all_partitions: bool
-    topics: tuple[str, ...]
-    filter: str | None
-    """Its rule as JSON."""
-    listener: str | None
-    """host:port of the subscriber that is attached."""
-    partitions: tuple[SubscribedPartition, ...]
-
-    @property
-    def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known."""
-        lags = [one.lag for one in self.partitions]
-        return None if None in lags else sum(lag or 0 for lag in lags)
-
-    @property
-    def lag_seconds(self) -> float | None:
-        """Of the partition that is furthest behind; None when one of them is not known."""
-        ages = [one.lag_seconds for one in self.partitions]
-        return None if None in ages else max((age or 0.0 for age in ages), default=0.0)
-
-
 class Admin:
     """Administration over one catalog and the region hosts. Thread-safe; closes nothing.
 
     Every call raises MetadataUnavailable when ZooKeeper does not answer within its deadline.
     """
 
-    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
+    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls, pool: Pool) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._looking = Looking(catalog, owners, calls, pool)
         self._positions = Positions(catalog, calls)
         self._filtering = Filtering(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -147,19 +105,23 @@ class Admin:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._catalog.subscriptions(queue)
 
-    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
-        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
-        record = self._subscription(queue, name)
-        states = self._catalog.states(queue, name)
-        listener = self._catalog.listener(queue, name)
-        partitions = []
-        for number, start in sorted(record.starts.items()):
-            position = states[number].position if number in states else start
-            partitions.append(self._subscribed(queue, number, start, position))
-        return SubscriptionInfo(
-            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
-        )  # fmt: skip
+    def subscription_info(self, queue: str, name: str, limits: Limits) -> SubscriptionInfo:
+        """See Client.subscription_info."""
+        return self._looking.info(self._subscription(queue, name), limits)
+
+    def subscription_infos(self, queue: str | None, limits: Limits) -> list[SubscriptionInfo]:
+        """See Client.subscription_infos."""
+
+        def look(place: tuple[str, str]) -> SubscriptionInfo | None:
+            try:
+                return self.subscription_info(*place, limits)
+            except (UnknownQueue, UnknownSubscription):
+                return None  # deleted meanwhile
+
+        queues = self._catalog.queues() if queue is None else [queue]
+        places = [(one, name) for one in queues for name in self._catalog.subscriptions(one)]
+        with ThreadPoolExecutor(LOOKED_AT_ONCE, "hoot-looking") as threads:
+            return [info for info in threads.map(look, places) if info is not None]
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
         """See Client.create_subscription. One left over from an earlier queue of the name makes room."""
@@ -226,33 +188,6 @@ class Admin:
             return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0)
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
-
-    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
-        place = (partition, MessageId(start), MessageId(position))
-        try:
-            info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = self._calls.call(
-                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
-            )
-            age = self._oldest_age(queue, partition, position) if lag else 0.0
-            host = self._host(queue, partition)
-        except HootError as error:
-            if not error.retryable:
-                raise
-            return SubscribedPartition(*place, None, None, None, None)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
-
-    def _oldest_age(self, queue: str, partition: int, position: int) -> float:
-        """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = self._read_request(
-            queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
-        )
-        reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
-        header = peek(reply.batches)
-        if header is None:
-            return 0.0
-        oldest = MessageId(max(header.base_id, position + 1))
-        return max(0.0, time.time() - oldest.timestamp_ms / 1000)
 
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)

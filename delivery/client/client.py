@@ -6,15 +6,17 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
-from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
+from delivery.client.admin import Admin, QueueInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
 from delivery.client.filtering import Explained
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
+from delivery.client.looking import SubscriptionInfo
 from delivery.client.placement import Placement
 from delivery.client.positions import Move
 from delivery.client.queue import Queue
+from delivery.dispatch.verdict import DEFAULTS, Limits
 from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
@@ -49,7 +51,7 @@ class Client:
         self._catalog = open_catalog(session)
         self._owners = Owners(self._catalog)
         self._calls = Calls(self._owners, self._pool)
-        self._admin = Admin(self._catalog, self._owners, self._calls)
+        self._admin = Admin(self._catalog, self._owners, self._calls, self._pool)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
@@ -129,9 +131,17 @@ class Client:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._open().subscriptions(queue)
 
-    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
-        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
-        return self._open().subscription_info(queue, name)
+    def subscription_info(self, queue: str, name: str, limits: Limits = DEFAULTS) -> SubscriptionInfo:
+        """How far a subscription has got, who is attached, and per partition a verdict (docs/verdicts.md).
+
+        `limits` say from when on something is worth a word. Takes some seconds when a host or the subscriber does not
+        answer. Raises UnknownQueue, UnknownSubscription.
+        """
+        return self._open().subscription_info(queue, name, limits)
+
+    def subscription_infos(self, queue: str | None = None, limits: Limits = DEFAULTS) -> list[SubscriptionInfo]:
+        """`subscription_info` of all subscriptions, or of those of one queue; several are asked for at a time."""
+        return self._open().subscription_infos(queue, limits)
 
     def seek(
         self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,

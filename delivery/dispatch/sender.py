@@ -85,6 +85,15 @@ class MessageSender:
         self._changed = trio.lowlevel.ParkingLot()
         self._current: _Run | None = None
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether there is something to push, and window or connection do not take it."""
+        run = self._current
+        piece = None if run is None else run.buffer.first
+        if run is None or piece is None:
+            return False
+        return not run.target.ready or not self._window.has_room(piece.messages, len(piece.data))
+
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
         self._current = _Run(buffer, target, end)

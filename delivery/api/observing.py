@@ -1,0 +1,156 @@
+"""How this host delivers a subscription: snapshots with what takes a read, or a question to the subscriber."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from delivery.batch import peek
+from delivery.cluster.partition import OwnedPartition
+from delivery.dispatch.delivery import Delivery
+from delivery.dispatch.snapshot import Callback, Snapshot
+from delivery.dispatch.viewing import Moment, snapshots
+from delivery.errors import HootError, SubscriberUnreachable
+from delivery.ids import ID_MAX, MessageId
+from delivery.metastore.records import ListenerRecord
+from delivery.model import check_name
+from delivery.rpc.connection import Connection
+from delivery.rpc.protocol import load_idl
+
+log = logging.getLogger(__name__)
+
+SNAPSHOTS_MAX: Final = 256
+"""In one answer."""
+ASK_AFTER_SECONDS: Final = 1.0
+"""A push that is answered sooner is not worth a question."""
+ASK_SECONDS: Final = 2.0
+"""For the subscriber's answer, of which it looks at its callbacks for half a second."""
+COUNTED_AT_ONCE: Final = 4
+"""Partitions whose lag is counted at a time, of all that are asked for: deliveries read, too."""
+
+
+class Deliveries:
+    """What a host delivers, as operators and scrapers see it."""
+
+    def __init__(
+        self, running: Callable[[], Sequence[Delivery]], owned: Callable[[str, int], OwnedPartition | None],
+        zookeeper_lost: Callable[[], float | None],
+    ) -> None:  # fmt: skip
+        """`owned` is the partition if this host owns it; `zookeeper_lost` since when there is no connection, if so."""
+        self._running, self._owned, self._zookeeper_lost = running, owned, zookeeper_lost
+        self._counting = trio.CapacityLimiter(COUNTED_AT_ONCE)
+        self._idl = load_idl("delivery")
+
+    def all(self) -> Iterable[tuple[Delivery, list[Snapshot]]]:
+        """Everything, without reading or asking."""
+        at = Moment.now()
+        return ((one, [self._noted(seen, at) for seen in snapshots(one, at)]) for one in self._running())
+
+    async def snapshots(self, queue: str, subscription: str, after: int | None, limit: int | None) -> list[Any]:
+        """See the IDL."""
+        place = (check_name("queue", queue), check_name("subscription", subscription))
+        delivery = next((one for one in self._running() if one.place == place), None)
+        if delivery is None:
+            return []
+        first = -1 if after is None else after
+        known = sorted(one for one in delivery.known if one > first)[: min(max(limit or 0, 1), SNAPSHOTS_MAX)]
+        at = Moment.now()
+        found = [self._noted(seen, at) for seen in snapshots(delivery, at, known)]
+        told = await _ask(delivery, found)
+        return [self._packed(one) for one in await self._counted(place[0], [_answered(one, told) for one in found])]
+
+    def _noted(self, seen: Snapshot, at: Moment) -> Snapshot:
+        lost = self._zookeeper_lost()
+        return seen if lost is None else msgspec.structs.replace(seen, zookeeper_lost_ms=at.ms(lost))
+
+    async def _counted(self, queue: str, seen: Sequence[Snapshot]) -> list[Snapshot]:
+        """With their lags, as far as this host owns the partitions still."""
+        found = list(seen)
+
+        async def count(at: int, owned: OwnedPartition) -> None:
+            async with self._counting:
+                try:
+                    found[at] = await _with_lag(found[at], owned)
+                except HootError as error:
+                    log.debug("the lag of %s/%d cannot be told: %s", queue, found[at].partition, error)
+
+        async with trio.open_nursery() as nursery:
+            for at, one in enumerate(seen):
+                if (owned := self._owned(queue, one.partition)) is not None and one.stage == "delivering":
+                    nursery.start_soon(count, at, owned)
+        return found
+
+    def _packed(self, seen: Snapshot) -> Any:
+        fields: dict[str, Any] = msgspec.to_builtins(seen)
+        if fields["callback"] is not None:
+            fields["callback"] = self._idl.RunningCallback(**fields["callback"])
+        return self._idl.DeliverySnapshot(**fields)
+
+
+async def _with_lag(seen: Snapshot, owned: OwnedPartition) -> Snapshot:
+    if seen.position >= owned.watermark:
+        return msgspec.structs.replace(seen, lag=0, lag_bytes=0)
+    lag = await owned.count(seen.position, ID_MAX)
+    bounds = await owned.bounds()
+    chunk = await owned.read(seen.position, 1)
+    header = None if chunk is None else peek(chunk.data)
+    oldest = 0 if header is None else MessageId(max(header.base_id, seen.position + 1)).timestamp_ms
+    size = round(lag * bounds.bytes / bounds.messages) if bounds.messages else 0
+    return msgspec.structs.replace(seen, lag=lag, lag_bytes=size, oldest_ms=oldest if lag else 0)
+
+
+async def _ask(delivery: Delivery, seen: Sequence[Snapshot]) -> Sequence[Callback] | HootError | None:
+    """What the subscriber runs, if one of the partitions waits for it for long; None when there was nothing to ask."""
+    waits = any(one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000 for one in seen)
+    listener = delivery.attached.listener
+    if not waits or listener.protocol != "packed" or delivery.link.down_since is not None:
+        return None
+    try:
+        with trio.fail_after(ASK_SECONDS):
+            return await _running(listener, *delivery.place)
+    except trio.TooSlowError:
+        return SubscriberUnreachable(f"the subscriber at {listener.host_port} accepts connections and says nothing")
+    except SubscriberUnreachable as error:
+        return error
+    except HootError as error:
+        log.debug("the subscriber at %s cannot tell what it runs: %s", listener.host_port, error)
+        return None
+
+
+async def _running(listener: ListenerRecord, queue: str, subscription: str) -> list[Callback]:
+    """On a connection of its own: on that of the pushes it would wait for their answers."""
+    connection = await Connection.open(listener.address, listener.port)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(_receive, connection))
+            found = await connection.call("Listener", "running", queue, subscription, listener.token)
+            nursery.cancel_scope.cancel()
+        return [
+            Callback(one.name, one.queue, one.partition, one.message, one.seconds, one.moving, one.stack)
+            for one in found
+        ]
+    finally:
+        with trio.CancelScope(shield=True):
+            await connection.aclose()
+
+
+async def _receive(connection: Connection) -> None:
+    try:
+        await connection.run()
+    except HootError as error:
+        log.debug("the connection for a question broke: %s", error)  # which the call hears of, too
+
+
+def _answered(seen: Snapshot, told: Sequence[Callback] | HootError | None) -> Snapshot:
+    """With what the subscriber told, where the partition waits for it."""
+    if told is None or not seen.out_since_ms:
+        return seen
+    if isinstance(told, HootError):
+        return msgspec.structs.replace(seen, unreachable_ms=seen.out_since_ms, unreachable=told.message)
+    own = [one for one in told if one.partition == seen.partition]  # with one thread, another's callback holds it up
+    return msgspec.structs.replace(seen, callback=next(iter(own or told), None))
