@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from delivery.api.exposing import Exposing
 from delivery.api.http import make_app, serve_http
 from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
@@ -170,6 +171,7 @@ class Host:
         self._deliveries = Deliveries(
             lambda: self._supervisor.deliveries, self._owned_here, lambda: self._zookeeper_lost
         )  # fmt: skip
+        self._exposing = Exposing(self._deliveries, self.metrics.registry)
         api = ThriftApi(
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
@@ -214,7 +216,8 @@ class Host:
             base.start_soon(self._expire_scanners)
             async with trio.open_nursery() as serving:
                 if http:
-                    await serving.start(serve_http, make_app(self.metrics, self.not_ready), http)
+                    app = make_app(self.metrics, self.not_ready, self._exposing.refresh)
+                    await serving.start(serve_http, app, http)
                 await serving.start(self._supervisor.run)
                 served = trio.Event()
                 await serving.start(self._serve, served)

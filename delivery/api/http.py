@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import trio
@@ -24,10 +24,14 @@ _HEAD_BYTES_MAX = 16 * 1024
 Reasons = Callable[[], list[str]]
 
 
-def make_app(metrics: Metrics, reasons: Reasons) -> Starlette:
-    """The application; `reasons` says why the host cannot do its work now, empty when it can."""
+def make_app(metrics: Metrics, reasons: Reasons, refresh: Callable[[], Awaitable[None]]) -> Starlette:
+    """The application; `reasons` says why the host cannot do its work now, empty when it can.
+
+    `refresh` is called before a scrape is answered.
+    """
 
     async def show_metrics(_: Request) -> Response:
+        await refresh()
         return Response(metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:

@@ -62,13 +62,13 @@ class Deliveries:
         at = Moment.now()
         found = [self._noted(seen, at) for seen in snapshots(delivery, at, known)]
         told = await _ask(delivery, found)
-        return [self._packed(one) for one in await self._counted(place[0], [_answered(one, told) for one in found])]
+        return [self._packed(one) for one in await self.counted(place[0], [_answered(one, told) for one in found])]
 
     def _noted(self, seen: Snapshot, at: Moment) -> Snapshot:
         lost = self._zookeeper_lost()
         return seen if lost is None else msgspec.structs.replace(seen, zookeeper_lost_ms=at.ms(lost))
 
-    async def _counted(self, queue: str, seen: Sequence[Snapshot]) -> list[Snapshot]:
+    async def counted(self, queue: str, seen: Sequence[Snapshot]) -> list[Snapshot]:
         """With their lags, as far as this host owns the partitions still."""
         found = list(seen)
 

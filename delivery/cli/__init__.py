@@ -4,6 +4,7 @@
     queues.py          hoot queue …
     messages.py        hoot publish, hoot scan, hoot subscribe
     subscriptions.py   hoot subscription …
+    checking.py        hoot check
     deadletters.py     hoot dlq …
     hosts.py           hoot host …
     partitions.py      hoot partition …
@@ -28,7 +29,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import deadletters, hosts, messages, metastore, partitions, queues, serve, subscriptions
+from delivery.cli import checking, deadletters, hosts, messages, metastore, partitions, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
 
 _ELSEWHERE = ("bench", "demo")
@@ -107,7 +108,7 @@ def version() -> None:
     print(f"hoot {software_version()}")
 
 
-for commands in (serve, messages, queues, subscriptions, deadletters, hosts, partitions, metastore):
+for commands in (serve, messages, queues, subscriptions, checking, deadletters, hosts, partitions, metastore):
     commands.add_to(app)
 
 

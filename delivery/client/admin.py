@@ -109,7 +109,7 @@ class Admin:
         """See Client.subscription_info."""
         return self._looking.info(self._subscription(queue, name), limits)
 
-    def subscription_infos(self, queue: str | None, limits: Limits) -> list[SubscriptionInfo]:
+    def subscription_infos(self, queue: str | None, name: str | None, limits: Limits) -> list[SubscriptionInfo]:
         """See Client.subscription_infos."""
 
         def look(place: tuple[str, str]) -> SubscriptionInfo | None:
@@ -119,7 +119,8 @@ class Admin:
                 return None  # deleted meanwhile
 
         queues = self._catalog.queues() if queue is None else [queue]
-        places = [(one, name) for one in queues for name in self._catalog.subscriptions(one)]
+        found = [(one, subscription) for one in queues for subscription in self._catalog.subscriptions(one)]
+        places = [place for place in found if name in (None, place[1])]
         with ThreadPoolExecutor(LOOKED_AT_ONCE, "hoot-looking") as threads:
             return [info for info in threads.map(look, places) if info is not None]
 

@@ -111,9 +111,11 @@ class AsyncClient:
         """See Client.subscription_info."""
         return await hop(self._client.subscription_info, queue, name, limits)
 
-    async def subscription_infos(self, queue: str | None = None, limits: Limits = DEFAULTS) -> list[SubscriptionInfo]:
+    async def subscription_infos(
+        self, queue: str | None = None, name: str | None = None, *, limits: Limits = DEFAULTS
+    ) -> list[SubscriptionInfo]:  # fmt: skip
         """See Client.subscription_infos."""
-        return await hop(self._client.subscription_infos, queue, limits)
+        return await hop(self._client.subscription_infos, queue, name, limits=limits)
 
     async def seek(self, queue: str, name: str, to: Start, **options: Any) -> list[Move]:  # noqa: ANN401
         """See Client.seek."""

@@ -139,9 +139,11 @@ class Client:
         """
         return self._open().subscription_info(queue, name, limits)
 
-    def subscription_infos(self, queue: str | None = None, limits: Limits = DEFAULTS) -> list[SubscriptionInfo]:
-        """`subscription_info` of all subscriptions, or of those of one queue; several are asked for at a time."""
-        return self._open().subscription_infos(queue, limits)
+    def subscription_infos(
+        self, queue: str | None = None, name: str | None = None, *, limits: Limits = DEFAULTS
+    ) -> list[SubscriptionInfo]:  # fmt: skip
+        """`subscription_info` of many at a time: all, or those of one queue, or of one name. Raises UnknownQueue."""
+        return self._open().subscription_infos(queue, name, limits)
 
     def seek(
         self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,
