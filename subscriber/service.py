@@ -22,6 +22,7 @@ from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
+from delivery.telemetry import configured
 from subscriber.dispatch import Dispatcher
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
@@ -30,6 +31,7 @@ from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
 from subscriber.looking import Lookout
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.subscription import Event, Subscription
+from subscriber.tracing import traced
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +48,17 @@ class Attachment:
         """No listener is called for it any more."""
         self._listeners: tuple[Registered, ...] = ()
         self._calls: Calls | None = None
+        self.telemetry = configured()
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
         listeners = self.subscription.listeners
         if self._calls is None or listeners is not self._listeners:
             where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
+            called: Sequence[Registered] = listeners
+            if self.telemetry is not None:
+                called = traced(self.telemetry, self.subscription.name, listeners)
+            self._calls, self._listeners = Calls(called, dispatcher.hop, where, timeout_seconds), listeners
         return self._calls
 
 
@@ -126,7 +132,7 @@ class ListenerService:
     # -- on the dispatch thread
 
     def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
-        result: object
+        result: Any
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
         elif attachment.ended:
@@ -137,6 +143,9 @@ class ListenerService:
                     result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
+                acknowledged = result.status == Status.OK
+                attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
         self._dispatcher.post(partial(answer.give, result))
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
