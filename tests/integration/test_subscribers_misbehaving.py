@@ -18,8 +18,8 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
-from tests.integration.verdicts import judged
 from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered, engine
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 

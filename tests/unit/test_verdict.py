@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from delivery.dispatch import verdict as module
 from delivery.dispatch.snapshot import Callback, Snapshot, Stage
 from delivery.dispatch.verdict import LEVELS, Limits, Name, verdict
+from tests.integration.embedded import ROOT
 
 NOW = 1_800_000_000_000
 
@@ -77,6 +78,12 @@ def test_every_verdict_has_a_case_a_level_and_a_line_in_the_table() -> None:
     assert {name for name, _ in CASES} == set(get_args(Name)) == set(LEVELS)
     rows = re.findall(r"^\| (\w+) \| .* \| (\w+) \|$", module.__doc__ or "", re.MULTILINE)
     assert rows[1:] == [*LEVELS.items()]
+
+
+def test_the_page_for_operators_has_the_same_verdicts_in_the_same_order() -> None:
+    page = (ROOT / "docs" / "verdicts.md").read_text()
+    rows = re.findall(r"^\| ([\w ]+?) \| .* \| .* \| (fine|warning|critical) \|$", page, re.MULTILINE)
+    assert rows == [(name.replace("_", " "), level) for name, level in LEVELS.items()]
 
 
 def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons_wins() -> None:
