@@ -145,6 +145,10 @@ service RegionHost {
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
   i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)
+  /* For each of `counts`, which rise, the id up to which so many messages lie above `after`: where to divide a range, or
+     to end a bounded read. `upTo` (0: the last complete id) where there are not so many. */
+  list<i64> locateMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: list<i64> counts)
+    throws (1: HootError error)
 
   // among hosts, and for operators
   /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or

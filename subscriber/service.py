@@ -18,6 +18,7 @@ import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
@@ -215,8 +216,8 @@ class ListenerService:
     def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
         self.counters.failed += 1
         trace = None if isinstance(error, Outcome) else error
-        log.warning("subscription %s on %s/%d failed at id %d: %s", self._name, push.queue, push.partition,
-                    unhandled.id, unhandled.error, exc_info=trace)  # fmt: skip
+        log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
+                    MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
 
     def _unhandled(self, failed: ListenerFailed) -> Unhandled:

@@ -1,9 +1,10 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
-lag_seconds, verdict}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is
-attached; `lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged; `verdict`
-is that of the worst partition, `{name, level, since, text, partition}`. `subscription info` adds `partitions`, each
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, retry,
+lag, lag_seconds, parked, verdict}` with the filter as a rule, null without one, and the listener as `host:port`, null
+when none is attached; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the
+oldest of them that is not acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the
+worst partition, `{name, level, since, text, partition}`. `subscription info` adds `partitions`, each
 `{partition, start, position, end, lag, lag_bytes, lag_seconds, trend, out, redelivered, parked, delivered,
 acknowledged, checkpointed, host, verdict, callback}`, which docs/verdicts.md explains. Numbers that cannot be had now
 (its host does not answer) are null. With `--watch` there is a document in each line.

@@ -12,6 +12,7 @@ from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import Limits, SubscribedPartition, SubscriptionInfo, Verdict
+    from delivery.metastore.policy import RetryPolicy
 
 
 def limits(stuck_seconds: float | None) -> Limits:
@@ -44,15 +45,16 @@ def info_lines(found: SubscriptionInfo) -> list[str]:
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
+        ("not handled", _described(found.retry)),
     ])  # fmt: skip
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"), Column("lag", "right"),
         Column("bytes", "right"), Column("behind", "right"), Column("trend", "right"), Column("out", "right"),
-        Column("again", "right"), Column("delivered"), Column("acknowledged"), Column("saved"), Column("host"),
-        Column("verdict"),
+        Column("parked", "right"), Column("again", "right"), Column("delivered"), Column("acknowledged"),
+        Column("saved"), Column("host"), Column("verdict"),
     ]  # fmt: skip
     several = len(found.partitions) > 1
-    total = ["total", "", "", number(found.lag), "", span(found.lag_seconds), *[""] * 8]
+    total = ["total", "", "", number(found.lag), "", span(found.lag_seconds), "", "", number(found.parked), *[""] * 6]
     table = table_lines(columns, [_partition(one) for one in found.partitions], total=total if several else None)
     return [*fields, "", *table, *_reasons(found)]
 
@@ -61,7 +63,7 @@ def _partition(one: SubscribedPartition) -> list[str]:
     seen = one.snapshot
     return [
         str(one.partition), _id(one.position), _id(one.end), number(one.lag), size(seen.lag_bytes),
-        span(one.lag_seconds), _trend(seen.trend), number(seen.out), number(seen.redelivered),
+        span(one.lag_seconds), _trend(seen.trend), number(seen.out), number(one.parked), number(seen.redelivered),
         *(_ago(seen.now_ms, when) for when in (seen.delivered_ms, seen.acknowledged_ms, seen.checkpointed_ms)),
         one.host or NOTHING, words(one.verdict),
     ]  # fmt: skip
@@ -112,8 +114,10 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
+        "retry": msgspec.structs.asdict(found.retry),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
+        "parked": found.parked,
         "verdict": None if worst is None else {**verdict_fields(worst), "partition": worst.partition},
     }
 
@@ -142,7 +146,7 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "trend": _rounded(seen.trend),
         "out": seen.out,
         "redelivered": seen.redelivered,
-        "parked": seen.parked,
+        "parked": one.parked,
         "delivered": moment(seen.delivered_ms),
         "acknowledged": moment(seen.acknowledged_ms),
         "checkpointed": moment(seen.checkpointed_ms),
@@ -150,6 +154,16 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "verdict": verdict_fields(one),
         "callback": None if seen.callback is None else msgspec.structs.asdict(seen.callback),
     }
+
+
+def _described(retry: RetryPolicy) -> str:
+    """The policy in a line: what waits, for how long, and what becomes of a message that fails and fails."""
+    waits = "its key waits" if retry.order == "key" else "its partition waits"
+    pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
+    ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
+            if count]  # fmt: skip
+    given_up = f"given up after {' or '.join(ends)}" if ends else "never given up"
+    return f"{waits}, {pauses}, {given_up}"
 
 
 def _id(message_id: MessageId | None) -> str:

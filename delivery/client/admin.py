@@ -105,6 +105,10 @@ class Admin:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._catalog.subscriptions(queue)
 
+    def check_subscription(self, queue: str, name: str) -> None:
+        """Raises UnknownQueue, UnknownSubscription."""
+        self._subscription(queue, name)
+
     def subscription_info(self, queue: str, name: str, limits: Limits) -> SubscriptionInfo:
         """See Client.subscription_info."""
         return self._looking.info(self._subscription(queue, name), limits)

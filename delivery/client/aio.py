@@ -18,7 +18,7 @@ their thread before the cancellation is delivered, within their timeouts. Errors
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Self
 
 import trio
@@ -26,6 +26,7 @@ import trio
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
+from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
@@ -35,7 +36,9 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 
-__all__ = ["AsyncClient", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner", "connect"]
+__all__ = [
+    "AsyncClient", "AsyncDeadLetterQueue", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner", "connect",
+]  # fmt: skip
 
 
 async def connect(
@@ -144,3 +147,26 @@ class AsyncClient:
     async def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
         """See Client.release."""
         return await hop(self._client.release, queue, subscription, keys)
+
+    async def dead_letters(self, queue: str, subscription: str) -> AsyncDeadLetterQueue:
+        """See Client.dead_letters."""
+        return AsyncDeadLetterQueue(await hop(self._client.dead_letters, queue, subscription))
+
+
+class AsyncDeadLetterQueue:
+    """See DeadLetterQueue."""
+
+    def __init__(self, letters: DeadLetterQueue) -> None:
+        self._letters = letters
+
+    async def letters(self) -> list[StoredLetter]:
+        """See DeadLetterQueue.letters."""
+        return await hop(self._letters.letters)
+
+    async def redrive(self, letters: Sequence[StoredLetter]) -> None:
+        """See DeadLetterQueue.redrive."""
+        await hop(self._letters.redrive, letters)
+
+    async def drop(self, letters: Sequence[StoredLetter]) -> None:
+        """See DeadLetterQueue.drop."""
+        await hop(self._letters.drop, letters)

@@ -207,12 +207,21 @@ class Client:
         return self._open().release(queue, subscription, keys)
 
     def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
-        """The messages that a subscription gave up, also after it was deleted. Raises UnknownQueue."""
-        found = self.queue(queue)
-        try:
-            return DeadLetterQueue(found, self.queue(dead_letter_queue(queue, subscription)))
-        except UnknownQueue:
-            return DeadLetterQueue(found, None)
+        """The messages that a subscription gave up, also after it was deleted.
+
+        Raises UnknownQueue; UnknownSubscription when it neither is there nor has left any.
+        """
+        found, name = self.queue(queue), dead_letter_queue(queue, subscription)
+
+        def find() -> Queue | None:
+            try:
+                return self.queue(name)
+            except UnknownQueue:
+                self._open().check_subscription(queue, subscription)
+                return None
+
+        find()
+        return DeadLetterQueue(found, find)
 
     def _open(self) -> Admin:
         if self._closed:

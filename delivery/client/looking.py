@@ -16,6 +16,8 @@ from delivery.dispatch.verdict import Limits, Verdict, verdict
 from delivery.errors import HootError
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.rpc.pool import Pool
 from delivery.rpc.protocol import load_idl
@@ -39,6 +41,8 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     lag_seconds: float | None
     """The age of the oldest of these; 0 when there is none."""
     host: str | None
+    parked: int
+    """Messages up to `position` that are parked (docs/retries.md)."""
     snapshot: Snapshot
     """All that is known of it."""
     verdict: Verdict
@@ -57,13 +61,19 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """Its rule as JSON."""
     listener: str | None
     """host:port of the subscriber that is attached."""
+    retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known."""
+        """Of all partitions; None when one of them is not known. Without what is parked."""
         lags = [one.lag for one in self.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def parked(self) -> int:
+        """Messages of all partitions that are parked."""
+        return sum(one.parked for one in self.partitions)
 
     @property
     def lag_seconds(self) -> float | None:
@@ -93,22 +103,18 @@ class Looking:
         snapshots = self._health.snapshots(record, attached=listener is not None)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            position = states[number].position if number in states else start
-            seen = self._counted(queue, snapshots[number], position)
+            seen = self._counted(queue, _with_saved(snapshots[number], start, states.get(number)))
             partitions.append(_subscribed(start, seen, verdict(seen, limits)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
+            None if listener is None else listener.host_port, record.retry, tuple(partitions),
         )  # fmt: skip
 
-    def _counted(self, queue: str, seen: Snapshot, saved: int) -> Snapshot:
-        """With its lag, if that was not told and somebody may know it; `saved` is the position in the metadata."""
-        if seen.lag is not None:
+    def _counted(self, queue: str, seen: Snapshot) -> Snapshot:
+        """With its lag, if that was not told and somebody may know it."""
+        if seen.lag is not None or seen.stage in ("no_owner", "host_unreachable"):
             return seen
-        partition, position = seen.partition, max(seen.position, saved)
-        seen = msgspec.structs.replace(seen, position=position)
-        if seen.stage in ("no_owner", "host_unreachable"):
-            return seen
+        partition, position = seen.partition, seen.position
         look = partial(self._calls.call, queue, partition, timeout=LOOK_SECONDS)
         try:
             info = look("partitionInfo", queue, partition)
@@ -134,9 +140,19 @@ class Looking:
         return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
 
 
+def _with_saved(seen: Snapshot, start: int, state: SubscriptionState | None) -> Snapshot:
+    """With what is in the metadata, where no owner told of anything newer."""
+    if seen.stage == "delivering":
+        return seen
+    if state is None:
+        return msgspec.structs.replace(seen, position=start)
+    parked = sum(len(one.ids) for one in state.parked)
+    return msgspec.structs.replace(seen, position=state.position, parked=parked, parked_keys=len(state.parked))
+
+
 def _subscribed(start: int, seen: Snapshot, judged: Verdict) -> SubscribedPartition:
     known = seen.lag is not None
     return SubscribedPartition(
         seen.partition, MessageId(start), MessageId(seen.position), MessageId(seen.last) if known else None, seen.lag,
-        seen.lag_seconds if known else None, seen.host if known and seen.host else None, seen, judged,
+        seen.lag_seconds if known else None, seen.host if known and seen.host else None, seen.parked, seen, judged,
     )  # fmt: skip

@@ -29,6 +29,7 @@ from delivery.dispatch.target import (
 )
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
+from delivery.ids import MessageId
 
 log = logging.getLogger(__name__)
 
@@ -211,8 +212,8 @@ class MessageSender:
         for failed in found:
             if failed.kind is not Kind.HELD:
                 self._counters.failed(stream.queue, stream.subscription)
-                log.info("%s/%s: subscription %s failed at id %d, which is parked: %s", stream.queue, stream.partition,
-                         stream.subscription, failed.id, failed.error)  # fmt: skip
+                log.info("%s/%s: subscription %s failed at id %s, which is parked: %s", stream.queue, stream.partition,
+                         stream.subscription, MessageId(failed.id), failed.error)  # fmt: skip
             if not self._retrier.park(failed):
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
@@ -254,8 +255,8 @@ class MessageSender:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
             self._finish_run(Ending.FRUITLESS)
         else:
-            log.warning("%s/%s: subscription %s failed at id %d: %s", stream.queue, stream.partition,
-                        stream.subscription, self.failed.id, self.failed.error)  # fmt: skip
+            log.warning("%s/%s: subscription %s failed at id %s: %s", stream.queue, stream.partition,
+                        stream.subscription, MessageId(self.failed.id), self.failed.error)  # fmt: skip
             self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:
