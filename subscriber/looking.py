@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -53,15 +52,13 @@ class Lookout:
         self._awaited = awaited
         self._busy: dict[int, tuple[Place, float]] = {}
 
-    @contextmanager
-    def at(self, queue: str, partition: int) -> Iterator[None]:
-        """The calling thread is at a push."""
-        thread = threading.get_ident()
-        self._busy[thread] = ((queue, partition), time.monotonic())
-        try:
-            yield
-        finally:
-            del self._busy[thread]
+    def begin(self, queue: str, partition: int) -> None:
+        """The calling thread is at a push, until it says `end`."""
+        self._busy[threading.get_ident()] = ((queue, partition), time.monotonic())
+
+    def end(self) -> None:
+        """It is not any more."""
+        del self._busy[threading.get_ident()]
 
     async def look(self) -> list[Running]:
         """What runs now; takes up to LOOK_SECONDS, to see whether it moves on. On the trio thread."""

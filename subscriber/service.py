@@ -139,11 +139,13 @@ class ListenerService:
         elif attachment.ended:
             result = self._answer(Status.UNKNOWN, push.after)
         else:
+            self._lookout.begin(push.queue, push.partition)
             try:
-                with self._lookout.at(push.queue, push.partition):
-                    result = self._handle(attachment, inbox, push)
+                result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            finally:
+                self._lookout.end()
             if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
                 acknowledged = result.status == Status.OK
                 attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)

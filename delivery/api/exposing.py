@@ -79,7 +79,7 @@ class Exposing(Collector):
     async def _with_backlog(self, one: Standing, until: int) -> Standing:
         """Counted in those partitions whose position is not above `until`, and in those that are at their end."""
         near = [seen for seen in one.partitions if until < seen.position < seen.last]
-        rest = [seen for seen in one.partitions if seen not in near]
+        rest = [seen for seen in one.partitions if not until < seen.position < seen.last]
         return Standing(one.queue, one.subscription, [*near, *await self._deliveries.counted(one.queue, rest)])
 
     def collect(self) -> Iterator[Metric]:

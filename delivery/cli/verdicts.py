@@ -11,7 +11,7 @@ from delivery.cli.output import NOTHING, Column, age, field_lines, moment, numbe
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
-    from delivery.client import Limits, SubscribedPartition, SubscriptionInfo, Verdict
+    from delivery.client import Callback, Limits, SubscribedPartition, SubscriptionInfo, Verdict
     from delivery.metastore.policy import RetryPolicy
 
 
@@ -152,8 +152,13 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "checkpointed": moment(seen.checkpointed_ms),
         "host": one.host,
         "verdict": verdict_fields(one),
-        "callback": None if seen.callback is None else msgspec.structs.asdict(seen.callback),
+        "callback": None if seen.callback is None else _callback_fields(seen.callback),
     }
+
+
+def _callback_fields(callback: Callback) -> dict[str, Any]:
+    message = str(MessageId(callback.message)) if callback.message else None
+    return {**msgspec.structs.asdict(callback), "message": message}
 
 
 def _described(retry: RetryPolicy) -> str:

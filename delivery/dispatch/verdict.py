@@ -4,13 +4,13 @@ The first rule that holds decides, from what stops everything to what stops noth
 
 | verdict | when | level |
 |---|---|---|
-| zookeeper_lost | whoever looks has no connection to ZooKeeper | critical |
+| zookeeper_lost | for `connect_seconds` whoever looks has had no connection to ZooKeeper | critical |
 | no_owner | no live host owns the partition, or none could take it | critical |
 | host_unreachable | its owner does not answer | critical |
 | no_listener | nobody is attached | warning |
 | starting | its owner does not deliver it (yet) | warning |
 | paused | somebody paused the subscription | fine |
-| listener_unreachable | there is no connection to the listener, or it does not say that it lives | critical |
+| listener_unreachable | as long there was none to the listener, or it does not say that it lives | critical |
 | store_slow | a dead letter cannot be stored, or a read of the store takes longer than `slow_seconds` | warning |
 | handler_stuck | a push waits for its answer longer than `stuck_seconds`, and the handler does not move on | critical |
 | retrying | everything waits for a message that failed | warning |
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True):
     quiet_seconds: float = 60.0
     """Without any delivery."""
     connect_seconds: float = 3.0
-    """A worker without a first connection, before that is a failure."""
+    """Without a connection: one that broke is mostly there again before."""
 
 
 DEFAULTS: Final = Limits()
@@ -105,10 +105,11 @@ def _passed(seen: Snapshot, since_ms: int) -> float:
     return (seen.now_ms - since_ms) / 1000
 
 
-def _zookeeper_lost(seen: Snapshot, _: Limits) -> Found:
-    if not seen.zookeeper_lost_ms:
+def _zookeeper_lost(seen: Snapshot, limits: Limits) -> Found:
+    since = seen.zookeeper_lost_ms
+    if not since or _passed(seen, since) < limits.connect_seconds:
         return None
-    return seen.zookeeper_lost_ms, (
+    return since, (
         f"no connection to ZooKeeper{_why(seen.trouble)}: messages go on for a while, positions are saved when it is"
         " back; look after the ensemble"
     )
@@ -150,7 +151,7 @@ def _paused(seen: Snapshot, _: Limits) -> Found:
 
 def _listener_unreachable(seen: Snapshot, limits: Limits) -> Found:
     since = seen.unreachable_ms
-    if not since or (not seen.unreachable and _passed(seen, since) < limits.connect_seconds):
+    if not since or _passed(seen, since) < limits.connect_seconds:
         return None
     return since, (
         f"its listener cannot be reached{_why(seen.unreachable)}: see whether the subscriber lives, and whether the"

@@ -27,9 +27,10 @@ def look_at(calls: Callable[[Dispatcher], Calls], reached: threading.Event, rele
         lookout = Lookout(lambda: dispatcher.task)
 
         def job() -> None:
-            with lookout.at("orders", 3):
-                made = calls(dispatcher)
-                made.run(MESSAGES if made.whole else iter(MESSAGES))
+            lookout.begin("orders", 3)
+            made = calls(dispatcher)
+            made.run(MESSAGES if made.whole else iter(MESSAGES))
+            lookout.end()
 
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:

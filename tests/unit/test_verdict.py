@@ -57,15 +57,15 @@ CASES: list[tuple[Name, Snapshot]] = [
     ("handler_stuck", seen(**STUCK, callback=AT_WORK)),
     ("store_slow", seen(**BEHIND, reading_ms=ago(6))),
     ("store_slow", seen(**BEHIND, shelving_ms=ago(6))),
-    ("listener_unreachable", seen(**BEHIND, unreachable_ms=ago(1), unreachable="refused")),
     ("listener_unreachable", seen(**BEHIND, unreachable_ms=ago(4))),
-    ("catching_up", seen(**BEHIND, unreachable_ms=ago(1))),
+    ("catching_up", seen(**BEHIND, unreachable_ms=ago(1), unreachable="refused")),
     ("paused", seen(**(BEHIND | QUIET), paused_ms=ago(60), paused_until_ms=NOW + 60_000)),
     ("starting", seen(stage="starting", trouble="a disk is full")),
     ("no_listener", seen(**BEHIND, stage="no_listener")),
     ("host_unreachable", seen(stage="host_unreachable", trouble="refused")),
     ("no_owner", seen(stage="no_owner")),
-    ("zookeeper_lost", seen(zookeeper_lost_ms=ago(2))),
+    ("zookeeper_lost", seen(zookeeper_lost_ms=ago(4))),
+    ("healthy", seen(zookeeper_lost_ms=ago(2))),
 ]
 
 
@@ -89,7 +89,7 @@ def test_the_page_for_operators_has_the_same_verdicts_in_the_same_order() -> Non
 def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons_wins() -> None:
     assert [name for name, _ in module._RULES] == [name for name in LEVELS if name != "healthy"]
     everything = seen(
-        **STUCK, zookeeper_lost_ms=ago(1), failing=id_at(600), parked=1, reading_ms=ago(60), paused_ms=ago(9)
+        **STUCK, zookeeper_lost_ms=ago(9), failing=id_at(600), parked=1, reading_ms=ago(60), paused_ms=ago(9)
     )
     for name, without in [
         ("zookeeper_lost", {"zookeeper_lost_ms": 0}), ("paused", {"paused_ms": 0}), ("store_slow", {"reading_ms": 0}),
