@@ -68,13 +68,27 @@ struct QueueLocation {
   3: i32 port
 }
 
+/* What becomes of messages that are not handled (docs/retries.md); what is absent is the default. */
+struct RetryPolicy {
+  1: optional string order          // "partition" or "key"
+  2: optional double firstSeconds
+  3: optional double factor
+  4: optional double longestSeconds
+  5: optional double jitter
+  6: optional i32 deliveriesMax
+  7: optional i32 crashesMax
+  8: optional double timeoutSeconds
+  9: optional bool deadLetters
+}
+
 /* What a new subscription is to. */
 struct SubscriptionOptions {
   1: list<i32> partitions       // empty for all
   2: list<string> topics        // empty for all
   3: optional string start      // where to begin: "latest" (the default), "earliest", the id of the first message wanted,
-                                // or a time with its zone, such as 2026-01-31T12:00:00Z
+                                // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
+  5: optional RetryPolicy retryPolicy
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -94,11 +108,12 @@ struct RunningCallback {
   5: double seconds           // since the push that it belongs to was begun
   6: bool moving              // another message had its turn while the subscriber was looked at
   7: string stack
+  8: bool held                // it is none: the application wants no messages now
 }
 
-/* How one partition of a subscription is being delivered (delivery/dispatch/snapshot.py says what each field means).
+/* How one partition of a subscription is being delivered (delivery/dispatch/observation.py says what each field means).
    Times in ms since 1970 by the clock of the host, 0 for never. */
-struct DeliverySnapshot {
+struct Observation {
   1: i32 partition
   2: i64 nowMs
   3: string stage
@@ -137,6 +152,8 @@ struct DeliverySnapshot {
   36: i64 pausedMs
   37: i64 pausedUntilMs
   38: i64 zookeeperLostMs
+  39: bool paced
+  40: string pausedBy
 }
 
 service RegionHost {
@@ -167,7 +184,7 @@ service RegionHost {
   /* How this host delivers a subscription: of those of its partitions that this host serves, or tries to, the first
      ones above `after` (-1 for all), at most `limit` of them and at most 256. What is behind is counted, and a
      subscriber that has not answered for a second is asked what it runs, so that this may take two seconds. */
-  list<DeliverySnapshot> snapshots(1: string queue, 2: string subscription, 3: i32 after, 4: i32 limit)
+  list<Observation> observe(1: string queue, 2: string subscription, 3: i32 after, 4: i32 limit)
     throws (1: HootError error)
 
   // plain

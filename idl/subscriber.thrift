@@ -64,6 +64,7 @@ struct Running {
   5: double seconds     // since the push that it belongs to was begun
   6: bool moving        // another message had its turn within the half second for which this looked
   7: string stack       // where it is, as a traceback; at most 8,000 characters
+  8: bool held          // it is none: the application wants no messages now, and pushes wait for that
 }
 
 service Listener {

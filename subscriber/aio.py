@@ -12,8 +12,9 @@ import trio
 from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
-from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.request import Partitions, check_request
+from delivery.metastore.groups import Kind
+from delivery.metastore.policy import RetryGiven
+from delivery.metastore.request import Mode, Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
@@ -39,11 +40,11 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None,
+        retry: RetryGiven = None, mode: Mode = "create_or_attach", kind: Kind | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:
@@ -125,4 +126,4 @@ class AsyncSubscriber(Declaration):
 
     def _delete(self, queue: str) -> None:
         with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)

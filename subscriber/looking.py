@@ -13,12 +13,12 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 import trio
 
 from delivery.model import Message
+from delivery.rpc.protocol import load_idl
 
 STACK_MAX: Final = 8_000
 """Characters of a stack that are told; the innermost calls are the last of it."""
@@ -33,23 +33,12 @@ Frames = list[tuple[FrameType, int]]
 """Outermost first, each with the line that it is at."""
 
 
-class Running(msgspec.Struct, frozen=True):
-    """A callback that runs (idl/subscriber.thrift)."""
-
-    name: str
-    queue: str
-    partition: int
-    message: int
-    seconds: float
-    moving: bool
-    stack: str
-
-
 class Lookout:
     """Knows which threads are at a push. `awaited` gives the task in which async callbacks run."""
 
     def __init__(self, awaited: Callable[[], trio.lowlevel.Task | None]) -> None:
         self._awaited = awaited
+        self._made = load_idl("subscriber").Running
         self._busy: dict[int, tuple[Place, float]] = {}
 
     def begin(self, queue: str, partition: int) -> None:
@@ -60,8 +49,8 @@ class Lookout:
         """It is not any more."""
         del self._busy[threading.get_ident()]
 
-    async def look(self) -> list[Running]:
-        """What runs now; takes up to LOOK_SECONDS, to see whether it moves on. On the trio thread."""
+    async def look(self) -> list[Any]:
+        """What runs now, as Running of the IDL; takes up to LOOK_SECONDS, to see whether it moves on. On the trio thread."""
         before = {thread: self._message(thread) for thread in self._busy}
         moving: set[int] = set()
         for _ in range(LOOKS if before else 0):
@@ -76,14 +65,14 @@ class Lookout:
         busy = self._busy.get(thread)
         return (0.0, 0) if busy is None else (busy[1], _message_in(self._frames(thread)))
 
-    def _running(self, thread: int, moving: bool) -> Running:
+    def _running(self, thread: int, moving: bool) -> Any:  # noqa: ANN401 - a struct of the IDL
         (queue, partition), since = self._busy[thread]
         frames = self._frames(thread)
         inside = _inside(frames)
         stack = "".join(traceback.format_list(traceback.StackSummary.extract(iter(inside))))
-        return Running(
-            _name(frames, inside), queue, partition, _message_in(frames), time.monotonic() - since, moving,
-            stack[-STACK_MAX:],
+        return self._made(
+            name=_name(frames, inside), queue=queue, partition=partition, message=_message_in(frames),
+            seconds=time.monotonic() - since, moving=moving, stack=stack[-STACK_MAX:], held=False,
         )  # fmt: skip
 
     def _frames(self, thread: int) -> Frames:

@@ -10,6 +10,7 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from delivery.telemetry import configured
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
@@ -43,23 +45,28 @@ class Attachment:
     """A subscription that is registered by this subscriber, and may get pushes."""
 
     def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.record, self.listener = subscription, record, listener
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
-        self._listeners: tuple[Registered, ...] = ()
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the dispatch thread."""
+        self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
         self.telemetry = configured()
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners = self.subscription.listeners
-        if self._calls is None or listeners is not self._listeners:
-            where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record)
             called: Sequence[Registered] = listeners
             if self.telemetry is not None:
                 called = traced(self.telemetry, self.subscription.name, listeners)
-            self._calls, self._listeners = Calls(called, dispatcher.hop, where, timeout_seconds), listeners
+            self._calls = Calls(called, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
         return self._calls
 
 
@@ -117,8 +124,13 @@ class ListenerService:
         if isinstance(inbox, Status):
             return _ready(self._answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        job = partial(self._do, attachment, inbox, push, answer)
+        self._dispatcher.submit(partial(self._dispatch, attachment, job))
         return answer
+
+    def resume(self, attachment: Attachment) -> None:
+        """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
+        self._dispatcher.submit(partial(self._resume, attachment))
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -128,11 +140,31 @@ class ListenerService:
         if not token or token != self._hello(queue, subscription):
             return []
         found = await self._lookout.look()
-        return [self._idl.Running(**msgspec.structs.asdict(one)) for one in found]
+        if not self.attached[queue].subscription.delivering:
+            more = {"name": "", "partition": 0, "message": 0, "seconds": 0.0, "moving": False, "stack": ""}
+            found.append(self._idl.Running(queue=queue, held=True, **more))
+        return found
 
     # -- on the dispatch thread
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
+    def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Do the job of a push now, or when the application wants it; in order of arrival."""
+        wanted = attachment.subscription.delivering and not attachment.waiting
+        if wanted or self._is_over(attachment):
+            job()
+        else:
+            attachment.waiting.append(job)
+
+    def _resume(self, attachment: Attachment) -> None:
+        waiting = attachment.waiting
+        while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
+            waiting.popleft()()
+
+    def _is_over(self, attachment: Attachment) -> bool:
+        """Whether pushes are answered without calling anybody."""
+        return self.stopping or attachment.ended
+
+    def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: Any
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -164,7 +196,7 @@ class ListenerService:
             calls = attachment.calls(self._dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
-            by_key = attachment.record.retry.order == "key" and not calls.takes_lists
+            by_key = attachment.record.retry.order == "key"
             for last_id, messages in _pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from delivery.api.observing import Deliveries
-from delivery.dispatch.snapshot import Snapshot
+from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import verdict
 from delivery.metrics import LABELS_MAX
 
@@ -31,10 +31,10 @@ class Standing(msgspec.Struct, frozen=True):
 
     queue: str
     subscription: str
-    partitions: Sequence[Snapshot]
+    partitions: Sequence[Observation]
 
 
-Value = Callable[[Sequence[Snapshot]], float | None]
+Value = Callable[[Sequence[Observation]], float | None]
 """Of a subscription, by its partitions; None: it cannot be had now."""
 
 _GAUGES: Final[tuple[tuple[str, str, Value], ...]] = (

@@ -1,9 +1,9 @@
-"""How this host delivers a subscription: snapshots with what takes a read, or a question to the subscriber."""
+"""How this host delivers a subscription: observations with what takes a read, or a question to the subscriber."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,10 +13,10 @@ import trio
 from delivery.batch import peek
 from delivery.cluster.partition import OwnedPartition
 from delivery.dispatch.delivery import Delivery
-from delivery.dispatch.snapshot import Callback, Snapshot
-from delivery.dispatch.viewing import Moment, snapshots
+from delivery.dispatch.observation import Callback, Observation
+from delivery.dispatch.viewing import Moment, observations
 from delivery.errors import HootError, SubscriberUnreachable
-from delivery.ids import ID_MAX, MessageId
+from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord
 from delivery.model import check_name
 from delivery.rpc.connection import Connection
@@ -24,7 +24,7 @@ from delivery.rpc.protocol import load_idl
 
 log = logging.getLogger(__name__)
 
-SNAPSHOTS_MAX: Final = 256
+OBSERVATIONS_MAX: Final = 256
 """In one answer."""
 ASK_AFTER_SECONDS: Final = 1.0
 """A push that is answered sooner is not worth a question."""
@@ -32,6 +32,9 @@ ASK_SECONDS: Final = 2.0
 """For the subscriber's answer, of which it looks at its callbacks for half a second."""
 COUNTED_AT_ONCE: Final = 4
 """Partitions whose lag is counted at a time, of all that are asked for: deliveries read, too."""
+
+Answer = Sequence[Callback] | HootError
+"""What a subscriber runs, as far as it can tell, or why it does not answer."""
 
 
 class Deliveries:
@@ -46,29 +49,30 @@ class Deliveries:
         self._counting = trio.CapacityLimiter(COUNTED_AT_ONCE)
         self._idl = load_idl("delivery")
 
-    def all(self) -> Iterable[tuple[Delivery, list[Snapshot]]]:
+    def all(self) -> Iterable[tuple[Delivery, list[Observation]]]:
         """Everything, without reading or asking."""
         at = Moment.now()
-        return ((one, [self._noted(seen, at) for seen in snapshots(one, at)]) for one in self._running())
+        return ((one, [self._noted(seen, at) for seen in observations(one, at)]) for one in self._running())
 
-    async def snapshots(self, queue: str, subscription: str, after: int | None, limit: int | None) -> list[Any]:
+    async def observe(self, queue: str, subscription: str, after: int | None, limit: int | None) -> list[Any]:
         """See the IDL."""
         place = (check_name("queue", queue), check_name("subscription", subscription))
         delivery = next((one for one in self._running() if one.place == place), None)
         if delivery is None:
             return []
         first = -1 if after is None else after
-        known = sorted(one for one in delivery.known if one > first)[: min(max(limit or 0, 1), SNAPSHOTS_MAX)]
+        known = sorted(one for one in delivery.known if one > first)[: min(max(limit or 0, 1), OBSERVATIONS_MAX)]
         at = Moment.now()
-        found = [self._noted(seen, at) for seen in snapshots(delivery, at, known)]
+        found = [self._noted(seen, at) for seen in observations(delivery, at, known)]
         told = await _ask(delivery, found)
-        return [self._packed(one) for one in await self.counted(place[0], [_answered(one, told) for one in found])]
+        answered = [_answered(one, told.get(one.partition, ())) for one in found]
+        return [self._packed(one) for one in await self.counted(place[0], answered)]
 
-    def _noted(self, seen: Snapshot, at: Moment) -> Snapshot:
+    def _noted(self, seen: Observation, at: Moment) -> Observation:
         lost = self._zookeeper_lost()
         return seen if lost is None else msgspec.structs.replace(seen, zookeeper_lost_ms=at.ms(lost))
 
-    async def counted(self, queue: str, seen: Sequence[Snapshot]) -> list[Snapshot]:
+    async def counted(self, queue: str, seen: Sequence[Observation]) -> list[Observation]:
         """With their lags, as far as this host owns the partitions still."""
         found = list(seen)
 
@@ -81,21 +85,21 @@ class Deliveries:
 
         async with trio.open_nursery() as nursery:
             for at, one in enumerate(seen):
-                if (owned := self._owned(queue, one.partition)) is not None and one.stage == "delivering":
+                if (owned := self._owned(queue, one.partition)) is not None and one.stage != "starting":
                     nursery.start_soon(count, at, owned)
         return found
 
-    def _packed(self, seen: Snapshot) -> Any:
+    def _packed(self, seen: Observation) -> Any:
         fields: dict[str, Any] = msgspec.to_builtins(seen)
         if fields["callback"] is not None:
             fields["callback"] = self._idl.RunningCallback(**fields["callback"])
-        return self._idl.DeliverySnapshot(**fields)
+        return self._idl.Observation(**fields)
 
 
-async def _with_lag(seen: Snapshot, owned: OwnedPartition) -> Snapshot:
-    if seen.position >= owned.watermark:
+async def _with_lag(seen: Observation, owned: OwnedPartition) -> Observation:
+    if seen.position >= seen.last:
         return msgspec.structs.replace(seen, lag=0, lag_bytes=0)
-    lag = await owned.count(seen.position, ID_MAX)
+    lag = await owned.count(seen.position, seen.last)
     bounds = await owned.bounds()
     chunk = await owned.read(seen.position, 1)
     header = None if chunk is None else peek(chunk.data)
@@ -104,22 +108,36 @@ async def _with_lag(seen: Snapshot, owned: OwnedPartition) -> Snapshot:
     return msgspec.structs.replace(seen, lag=lag, lag_bytes=size, oldest_ms=oldest if lag else 0)
 
 
-async def _ask(delivery: Delivery, seen: Sequence[Snapshot]) -> Sequence[Callback] | HootError | None:
-    """What the subscriber runs, if one of the partitions waits for it for long; None when there was nothing to ask."""
-    waits = any(one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000 for one in seen)
-    listener = delivery.attached.listener
-    if not waits or listener.protocol != "packed" or delivery.link.down_since is not None:
-        return None
+async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, Answer]:
+    """By partition what its listener runs, for those that have waited for it for long. All are asked at once."""
+    waiting: dict[ListenerRecord, list[int]] = {}
+    for one in seen:
+        holder = delivery.way(one.partition).holder
+        waits = one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000
+        if waits and holder is not None and holder.protocol == "packed" and not one.unreachable_ms:
+            waiting.setdefault(holder, []).append(one.partition)
+    told: dict[int, Answer] = {}
+
+    async def ask(listener: ListenerRecord, partitions: Sequence[int]) -> None:
+        told.update(dict.fromkeys(partitions, await _ask_one(listener, *delivery.place)))
+
+    async with trio.open_nursery() as nursery:
+        for listener, partitions in waiting.items():
+            nursery.start_soon(ask, listener, partitions)
+    return told
+
+
+async def _ask_one(listener: ListenerRecord, queue: str, subscription: str) -> Answer:
     try:
         with trio.fail_after(ASK_SECONDS):
-            return await _running(listener, *delivery.place)
+            return await _running(listener, queue, subscription)
     except trio.TooSlowError:
         return SubscriberUnreachable(f"the subscriber at {listener.host_port} accepts connections and says nothing")
     except SubscriberUnreachable as error:
         return error
     except HootError as error:
         log.debug("the subscriber at %s cannot tell what it runs: %s", listener.host_port, error)
-        return None
+        return ()
 
 
 async def _running(listener: ListenerRecord, queue: str, subscription: str) -> list[Callback]:
@@ -130,10 +148,8 @@ async def _running(listener: ListenerRecord, queue: str, subscription: str) -> l
             nursery.start_soon(partial(_receive, connection))
             found = await connection.call("Listener", "running", queue, subscription, listener.token)
             nursery.cancel_scope.cancel()
-        return [
-            Callback(one.name, one.queue, one.partition, one.message, one.seconds, one.moving, one.stack)
-            for one in found
-        ]
+        names = Callback.__struct_fields__
+        return [Callback(**{name: getattr(one, name) for name in names if name in vars(one)}) for one in found]
     finally:
         with trio.CancelScope(shield=True):
             await connection.aclose()
@@ -146,11 +162,11 @@ async def _receive(connection: Connection) -> None:
         log.debug("the connection for a question broke: %s", error)  # which the call hears of, too
 
 
-def _answered(seen: Snapshot, told: Sequence[Callback] | HootError | None) -> Snapshot:
-    """With what the subscriber told, where the partition waits for it."""
-    if told is None or not seen.out_since_ms:
-        return seen
+def _answered(seen: Observation, told: Answer) -> Observation:
+    """With what the subscriber told."""
     if isinstance(told, HootError):
         return msgspec.structs.replace(seen, unreachable_ms=seen.out_since_ms, unreachable=told.message)
+    if any(one.held for one in told):
+        return msgspec.structs.replace(seen, paused_ms=seen.out_since_ms, paused_by="its subscriber")
     own = [one for one in told if one.partition == seen.partition]  # with one thread, another's callback holds it up
     return msgspec.structs.replace(seen, callback=next(iter(own or told), None))

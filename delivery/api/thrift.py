@@ -114,8 +114,8 @@ class ThriftApi:
     async def _call_drainHost(self, args: Any) -> int:  # noqa: N802
         return await self._shared.drain(bool(args.draining))
 
-    async def _call_snapshots(self, args: Any) -> list[Any]:
-        return await self._deliveries.snapshots(args.queue, args.subscription, args.after, args.limit)
+    async def _call_observe(self, args: Any) -> list[Any]:
+        return await self._deliveries.observe(args.queue, args.subscription, args.after, args.limit)
 
     async def _call_putMessage(self, args: Any) -> int:  # noqa: N802
         return (await self._plain.put(args.queue, None, [args.message]))[0]

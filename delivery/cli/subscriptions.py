@@ -1,27 +1,32 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, retry,
-lag, lag_seconds, parked, verdict}` with the filter as a rule, null without one, and the listener as `host:port`, null
-when none is attached; `retry` has the fields of a RetryPolicy. `lag` counts messages, `lag_seconds` is the age of the
-oldest of them that is not acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the
-worst partition, `{name, level, since, text, partition}`. `subscription info` adds `partitions`, each
-`{partition, start, position, end, lag, lag_bytes, lag_seconds, trend, out, redelivered, parked, delivered,
-acknowledged, checkpointed, host, verdict, callback}`, which docs/verdicts.md explains. Numbers that cannot be had now
-(its host does not answer) are null. With `--watch` there is a document in each line.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, listener,
+members, retry, replay, lag, lag_seconds, parked, verdict}` with the filter as a rule, null without one, and the
+listener as `host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`,
+where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy, and `replay` is `{of,
+finished}`, null for what is none. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not
+acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the worst partition, `{name,
+level, since, text, partition}`. `subscription info` adds `partitions`: per partition `{partition, start, position, end,
+lag, lag_bytes, lag_seconds, trend, out, redelivered, parked, delivered, acknowledged, checkpointed, host, member,
+verdict, callback}`, which docs/verdicts.md explains. Numbers that cannot be had now (its host does not answer) are
+null. With `--watch` there is a document in each line.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import options, retrying
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import json_line, moment, show_json, show_lines, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
+from delivery.cli.snapshots import snapshot_app
 from delivery.cli.verdicts import info_fields, info_lines, limits, list_fields, list_lines
 from delivery.cli.watching import Watch, watching
 from delivery.ids import MessageId
@@ -34,8 +39,9 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, parked, release):
+    for command in (seek, replay, promote, update, explain, parked, release):
         subscription_app.command()(command)
+    subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -46,25 +52,34 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
-    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
+    kind: options.Kind = None,
+    retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
-    the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, kind, starts, retry}, where starts are the ids
+    behind which the partitions begin.
     """
     from delivery.client import connect
+    from delivery.metastore.groups import check_kind
 
-    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    first, chosen = options.first(start, "--from"), options.chosen(partitions)
     with connect(zookeeper) as client:
-        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+        record = client.create_subscription(
+            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
+            kind=check_kind(kind or "exclusive"),
+        )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
-            "all_partitions": record.all_partitions, "topics": list(record.topics),
+            "all_partitions": record.all_partitions, "topics": list(record.topics), "kind": record.kind,
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+            "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip
     else:
         print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
@@ -141,7 +156,7 @@ def delete(
     with connect(zookeeper) as client:
         found = client.subscription_info(queue, name)
         if not dry_run:
-            attached = f", to which {found.listener} is attached" if found.listener else ""
+            attached = f", to which {', '.join(found.attached)} is attached" if found.attached else ""
             confirm(f"delete subscription {name} of queue {queue} and its position{attached}", yes=yes)
             client.delete_subscription(queue, name)
     if as_json:

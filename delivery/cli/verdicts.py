@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from delivery.cli.members import member_lines
 from delivery.cli.output import NOTHING, Column, age, field_lines, moment, number, size, span, table_lines
+from delivery.cli.retrying import described
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
     from delivery.client import Callback, Limits, SubscribedPartition, SubscriptionInfo, Verdict
-    from delivery.metastore.policy import RetryPolicy
 
 
 def limits(stuck_seconds: float | None) -> Limits:
@@ -30,7 +31,8 @@ def words(judged: Verdict) -> str:
 def list_lines(found: Sequence[SubscriptionInfo]) -> list[str]:
     """Subscriptions, one a line, each with its worst partition's verdict."""
     columns = [
-        Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("listener"),
+        Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("kind"),
+        Column("attached"),
         Column("lag", "right"), Column("behind", "right"), Column("verdict"),
     ]  # fmt: skip
     return table_lines(columns, [_row(one) for one in found])
@@ -44,28 +46,34 @@ def info_lines(found: SubscriptionInfo) -> list[str]:
         ("created", age(found.created_ms)),
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
-        ("listener", found.listener or "none is attached"),
-        ("not handled", _described(found.retry)),
+        ("kind", found.kind),
+        *([("listener", found.listener or "none is attached")] if found.kind == "exclusive" else []),
+        ("not handled", described(found.retry)),
+        *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
+          if found.replay else []),
     ])  # fmt: skip
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"), Column("lag", "right"),
         Column("bytes", "right"), Column("behind", "right"), Column("trend", "right"), Column("out", "right"),
         Column("parked", "right"), Column("again", "right"), Column("delivered"), Column("acknowledged"),
-        Column("saved"), Column("host"), Column("verdict"),
+        Column("saved"), Column("host"), *([Column("member")] if found.members else []), Column("verdict"),
     ]  # fmt: skip
     several = len(found.partitions) > 1
-    total = ["total", "", "", number(found.lag), "", span(found.lag_seconds), "", "", number(found.parked), *[""] * 6]
-    table = table_lines(columns, [_partition(one) for one in found.partitions], total=total if several else None)
-    return [*fields, "", *table, *_reasons(found)]
+    sums = ["total", "", "", number(found.lag), "", span(found.lag_seconds), "", "", number(found.parked)]
+    total = [*sums, *[""] * (len(columns) - len(sums))]
+    table = table_lines(columns, [_partition(found, one) for one in found.partitions], total=total if several else None)
+    members = [] if found.kind == "exclusive" else ["", *member_lines(found)]
+    return [*fields, *members, "", *table, *_reasons(found)]
 
 
-def _partition(one: SubscribedPartition) -> list[str]:
-    seen = one.snapshot
+def _partition(found: SubscriptionInfo, one: SubscribedPartition) -> list[str]:
+    seen = one.observation
     return [
         str(one.partition), _id(one.position), _id(one.end), number(one.lag), size(seen.lag_bytes),
         span(one.lag_seconds), _trend(seen.trend), number(seen.out), number(one.parked), number(seen.redelivered),
         *(_ago(seen.now_ms, when) for when in (seen.delivered_ms, seen.acknowledged_ms, seen.checkpointed_ms)),
-        one.host or NOTHING, words(one.verdict),
+        one.host or NOTHING, *([found.holders.get(one.partition, NOTHING)] if found.members else []),
+        words(one.verdict),
     ]  # fmt: skip
 
 
@@ -79,7 +87,7 @@ def _reasons(found: SubscriptionInfo) -> list[str]:
     for text, those in texts.items():
         since = _since(those[0])
         lines += ["", f"partition {', '.join(str(one.partition) for one in those)}: {text}{since}"]
-        callback = those[0].snapshot.callback
+        callback = those[0].observation.callback
         if callback is not None and those[0].verdict.level != "fine":
             lines += callback.stack.rstrip().splitlines()
     return lines
@@ -87,7 +95,7 @@ def _reasons(found: SubscriptionInfo) -> list[str]:
 
 def _since(one: SubscribedPartition) -> str:
     since = one.verdict.since_ms
-    return f" (since {span((one.snapshot.now_ms - since) / 1000)})" if since else ""
+    return f" (since {span((one.observation.now_ms - since) / 1000)})" if since else ""
 
 
 def _row(found: SubscriptionInfo) -> list[str]:
@@ -95,7 +103,10 @@ def _row(found: SubscriptionInfo) -> list[str]:
     topics = ", ".join(found.topics) or "all"
     judged = NOTHING if found.worst is None else words(found.worst.verdict)
     progress = [number(found.lag), span(found.lag_seconds), judged]
-    return [found.queue, found.subscription, partitions, topics, found.listener or NOTHING, *progress]
+    attached = found.listener or NOTHING
+    if found.kind != "exclusive":
+        attached = f"{len(found.attached)} members"
+    return [found.queue, found.subscription, partitions, topics, found.kind, attached, *progress]
 
 
 def list_fields(found: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -113,8 +124,11 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "all_partitions": found.all_partitions,
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
+        "kind": found.kind,
         "listener": found.listener,
+        "members": [msgspec.structs.asdict(one) for one in found.members],
         "retry": msgspec.structs.asdict(found.retry),
+        "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
         "parked": found.parked,
@@ -124,7 +138,8 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
 
 def info_fields(found: SubscriptionInfo) -> dict[str, Any]:
     """The JSON form of a subscription with its partitions."""
-    return {**summary_fields(found), "partitions": [_partition_fields(one) for one in found.partitions]}
+    partitions = [{**_partition_fields(one), "member": found.holders.get(one.partition)} for one in found.partitions]
+    return {**summary_fields(found), "partitions": partitions}
 
 
 def verdict_fields(one: SubscribedPartition) -> dict[str, Any]:
@@ -134,7 +149,7 @@ def verdict_fields(one: SubscribedPartition) -> dict[str, Any]:
 
 
 def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
-    seen = one.snapshot
+    seen = one.observation
     return {
         "partition": one.partition,
         "start": str(one.start),
@@ -159,16 +174,6 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
 def _callback_fields(callback: Callback) -> dict[str, Any]:
     message = str(MessageId(callback.message)) if callback.message else None
     return {**msgspec.structs.asdict(callback), "message": message}
-
-
-def _described(retry: RetryPolicy) -> str:
-    """The policy in a line: what waits, for how long, and what becomes of a message that fails and fails."""
-    waits = "its key waits" if retry.order == "key" else "its partition waits"
-    pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
-    ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
-            if count]  # fmt: skip
-    given_up = f"given up after {' or '.join(ends)}" if ends else "never given up"
-    return f"{waits}, {pauses}, {given_up}"
 
 
 def _id(message_id: MessageId | None) -> str:

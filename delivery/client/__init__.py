@@ -19,6 +19,7 @@ from delivery.client.admin import QueueInfo, StoredPartition
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
+from delivery.client.groups import Member
 from delivery.client.looking import SubscribedPartition, SubscriptionInfo
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
@@ -26,8 +27,9 @@ from delivery.client.positions import Move
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.replays import Stretch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
-from delivery.dispatch.snapshot import Callback, Snapshot
+from delivery.dispatch.observation import Callback, Observation
 from delivery.dispatch.verdict import Limits, Verdict
 from delivery.ids import Start
 
@@ -38,8 +40,10 @@ __all__ = [
     "DeadLetterQueue",
     "Explained",
     "Limits",
+    "Member",
     "Move",
     "NewMessage",
+    "Observation",
     "OwnedBy",
     "PartitionBounds",
     "PartitionScanner",
@@ -50,10 +54,10 @@ __all__ = [
     "QueueInfo",
     "QueueScanner",
     "Receipt",
-    "Snapshot",
     "Start",
     "StoredLetter",
     "StoredPartition",
+    "Stretch",
     "SubscribedPartition",
     "SubscriptionInfo",
     "Verdict",

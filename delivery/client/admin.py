@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
 from delivery.client.calls import Calls
-from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
 from delivery.client.positions import Move, Positions
+from delivery.client.replays import Replays
+from delivery.client.snapshots import Snapshots
 from delivery.dispatch.verdict import Limits
 from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownQueue, UnknownSubscription
-from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
@@ -60,6 +61,8 @@ class Admin:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._looking = Looking(catalog, owners, calls, pool)
         self._positions = Positions(catalog, calls)
+        self.snapshots = Snapshots(catalog, self._positions)
+        self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
@@ -141,10 +144,9 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+        self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
@@ -177,11 +179,7 @@ class Admin:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
-        record = self._catalog.subscription(queue, name)
-        if record is None:
-            self._catalog.queue(queue)
-            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
-        return record
+        return self._positions.record(queue, name)
 
     def _stored(self, queue: str, partition: int) -> StoredPartition:
         try:

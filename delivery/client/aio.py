@@ -30,9 +30,11 @@ from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
+from delivery.client.replays import Stretch
 from delivery.dispatch.verdict import DEFAULTS, Limits
 from delivery.ids import Start
 from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 
@@ -123,6 +125,34 @@ class AsyncClient:
     async def seek(self, queue: str, name: str, to: Start, **options: Any) -> list[Move]:  # noqa: ANN401
         """See Client.seek."""
         return await hop(self._client.seek, queue, name, to, **options)
+
+    async def create_snapshot(self, queue: str, name: str, snapshot: str, *, dry_run: bool = False) -> Snapshot:
+        """See Client.create_snapshot."""
+        return await hop(self._client.create_snapshot, queue, name, snapshot, dry_run=dry_run)
+
+    async def snapshots(self, queue: str, name: str) -> dict[str, Snapshot]:
+        """See Client.snapshots."""
+        return await hop(self._client.snapshots, queue, name)
+
+    async def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
+        """See Client.snapshot."""
+        return await hop(self._client.snapshot, queue, name, snapshot)
+
+    async def restore_snapshot(self, queue: str, name: str, snapshot: str, **options: bool) -> list[Move]:
+        """See Client.restore_snapshot."""
+        return await hop(self._client.restore_snapshot, queue, name, snapshot, **options)
+
+    async def delete_snapshot(self, queue: str, name: str, snapshot: str) -> None:
+        """See Client.delete_snapshot."""
+        await hop(self._client.delete_snapshot, queue, name, snapshot)
+
+    async def replay(self, queue: str, name: str, into: str, **options: Any) -> list[Stretch]:  # noqa: ANN401
+        """See Client.replay."""
+        return await hop(self._client.replay, queue, name, into, **options)
+
+    async def promote(self, queue: str, shadow: str, **options: bool) -> tuple[str, list[Move]]:
+        """See Client.promote."""
+        return await hop(self._client.promote, queue, shadow, **options)
 
     async def create_subscription(self, queue: str, name: str, **options: Any) -> SubscriptionRecord:  # noqa: ANN401
         """See Client.create_subscription."""

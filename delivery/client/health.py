@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from delivery.dispatch.snapshot import Snapshot, Stage
+from delivery.dispatch.observation import Observation, Stage
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts
@@ -23,7 +23,7 @@ PAGE: Final = 256
 HOSTS_AT_ONCE: Final = 16
 
 
-Told = Mapping[str, dict[int, Snapshot] | HootError]
+Told = Mapping[str, dict[int, Observation] | HootError]
 """By host, what it told of its partitions, or why it did not."""
 
 
@@ -33,7 +33,7 @@ class Health:
     def __init__(self, catalog: Catalog, pool: Pool) -> None:
         self._catalog, self._pool = catalog, pool
 
-    def snapshots(self, record: SubscriptionRecord, *, attached: bool) -> dict[int, Snapshot]:
+    def observations(self, record: SubscriptionRecord, *, attached: bool) -> dict[int, Observation]:
         """Of all partitions of a subscription. All who may know are asked at once. Raises MetadataUnavailable."""
         live = LiveHosts(self._catalog.readable_hosts()[0])
         owners = self._catalog.readable_owners(record.queue)[0]
@@ -48,29 +48,29 @@ class Health:
         with ThreadPoolExecutor(min(len(hosts), HOSTS_AT_ONCE), "hoot-asking") as threads:
             return dict(zip(hosts, threads.map(partial(self._ask_one, record), hosts.values()), strict=True))
 
-    def _ask_one(self, record: SubscriptionRecord, host: HostRecord) -> dict[int, Snapshot] | HootError:
+    def _ask_one(self, record: SubscriptionRecord, host: HostRecord) -> dict[int, Observation] | HootError:
         try:
             return {one.partition: one for one in self._pages(record, host)}
         except HootError as error:
             return error
 
-    def _pages(self, record: SubscriptionRecord, host: HostRecord) -> Iterator[Snapshot]:
+    def _pages(self, record: SubscriptionRecord, host: HostRecord) -> Iterator[Observation]:
         after = -1
         while True:
             page = self._pool.call(
-                host.address, host.port, "snapshots", record.queue, record.name, after, PAGE, deadline=ANSWER_SECONDS
+                host.address, host.port, "observe", record.queue, record.name, after, PAGE, deadline=ANSWER_SECONDS
             )
             for one in page:
                 told = {name: value for name, value in vars(one).items() if value is not None}
                 yield msgspec.structs.replace(
-                    msgspec.convert(told, Snapshot, from_attributes=True), host=host.host_port
+                    msgspec.convert(told, Observation, from_attributes=True), host=host.host_port
                 )  # fmt: skip
             if len(page) < PAGE:
                 return
             after = page[-1].partition
 
 
-def _merged(partition: int, host: HostRecord | None, told: Told, *, attached: bool) -> Snapshot:
+def _merged(partition: int, host: HostRecord | None, told: Told, *, attached: bool) -> Observation:
     """What the owner told of a partition; without that, what can be said of it from here."""
     answer = {} if host is None else told.get(host.host, {})
     if isinstance(answer, dict) and partition in answer:
@@ -84,7 +84,7 @@ def _merged(partition: int, host: HostRecord | None, told: Told, *, attached: bo
     elif host is None:
         others = [one[partition] for one in told.values() if isinstance(one, dict) and partition in one]
         trouble = next((one.trouble for one in others if one.trouble), "")
-    return Snapshot(
+    return Observation(
         partition=partition, now_ms=time.time_ns() // 1_000_000, stage=stage, trouble=trouble,
         host="" if host is None else host.host_port,
     )  # fmt: skip

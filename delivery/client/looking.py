@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
+from delivery.client.groups import Member, members_of
 from delivery.client.health import Health
 from delivery.client.hosts import Owners
-from delivery.dispatch.snapshot import Snapshot
+from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import Limits, Verdict, verdict
 from delivery.errors import HootError
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.rpc.pool import Pool
 from delivery.rpc.protocol import load_idl
 
@@ -43,7 +47,7 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     host: str | None
     parked: int
     """Messages up to `position` that are parked (docs/retries.md)."""
-    snapshot: Snapshot
+    observation: Observation
     """All that is known of it."""
     verdict: Verdict
     """Why it does what it does."""
@@ -59,10 +63,27 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     filter: str | None
     """Its rule as JSON."""
+    kind: Kind
     listener: str | None
-    """host:port of the subscriber that is attached."""
+    """host:port of the subscriber that is attached to an exclusive one."""
+    members: tuple[Member, ...]
+    """Of a group, by name."""
     retry: RetryPolicy
     partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """host:port of all who are attached."""
+        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
+
+    @property
+    def holders(self) -> dict[int, str]:
+        """Which member gets a partition."""
+        return {number: one.member for one in self.members for number in one.partitions}
 
     @property
     def lag(self) -> int | None:
@@ -99,26 +120,31 @@ class Looking:
         """See Client.subscription_info."""
         queue, name = record.queue, record.name
         states = self._catalog.states(queue, name)
-        listener = self._catalog.listener(queue, name)
-        snapshots = self._health.snapshots(record, attached=listener is not None)
+        attached = self._catalog.members(queue, name)
+        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
+        told = self._health.observations(record, attached=bool(attached))
         partitions = []
         for number, start in sorted(record.starts.items()):
-            seen = self._counted(queue, _with_saved(snapshots[number], start, states.get(number)))
+            until = record.replay.end(number) if record.replay else 0
+            seen = self._counted(queue, _with_saved(told[number], start, states.get(number)), until)
             partitions.append(_subscribed(start, seen, verdict(seen, limits)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, record.retry, tuple(partitions),
+            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
+            _is_over(record.replay, partitions),
         )  # fmt: skip
 
-    def _counted(self, queue: str, seen: Snapshot) -> Snapshot:
-        """With its lag, if that was not told and somebody may know it."""
+    def _counted(self, queue: str, seen: Observation, until: int) -> Observation:
+        """With its lag, if that was not told and somebody may know it; `until` is the end of a replay, or 0."""
         if seen.lag is not None or seen.stage in ("no_owner", "host_unreachable"):
             return seen
         partition, position = seen.partition, seen.position
         look = partial(self._calls.call, queue, partition, timeout=LOOK_SECONDS)
         try:
             info = look("partitionInfo", queue, partition)
-            lag = int(look("countMessages", queue, partition, position, 0))
+            lag = 0
+            if not until or position < until:
+                lag = int(look("countMessages", queue, partition, position, until))
             oldest = self._oldest_ms(queue, partition, position) if lag else 0
             host = ":".join(map(str, self._owners.address(queue, partition)))
         except HootError as error:
@@ -127,7 +153,7 @@ class Looking:
             return seen
         size = round(lag * info.bytes / info.messages) if info.messages else 0
         return msgspec.structs.replace(
-            seen, last=max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
+            seen, last=until or max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
             now_ms=time.time_ns() // 1_000_000,
         )  # fmt: skip
 
@@ -140,9 +166,9 @@ class Looking:
         return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
 
 
-def _with_saved(seen: Snapshot, start: int, state: SubscriptionState | None) -> Snapshot:
+def _with_saved(seen: Observation, start: int, state: SubscriptionState | None) -> Observation:
     """With what is in the metadata, where no owner told of anything newer."""
-    if seen.stage == "delivering":
+    if seen.stage == "delivering" or seen.lag is not None:
         return seen
     if state is None:
         return msgspec.structs.replace(seen, position=start)
@@ -150,9 +176,15 @@ def _with_saved(seen: Snapshot, start: int, state: SubscriptionState | None) -> 
     return msgspec.structs.replace(seen, position=state.position, parked=parked, parked_keys=len(state.parked))
 
 
-def _subscribed(start: int, seen: Snapshot, judged: Verdict) -> SubscribedPartition:
+def _subscribed(start: int, seen: Observation, judged: Verdict) -> SubscribedPartition:
     known = seen.lag is not None
     return SubscribedPartition(
         seen.partition, MessageId(start), MessageId(seen.position), MessageId(seen.last) if known else None, seen.lag,
         seen.lag_seconds if known else None, seen.host if known and seen.host else None, seen.parked, seen, judged,
     )  # fmt: skip
+
+
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )

@@ -1,4 +1,4 @@
-"""The delivery of one attached subscription: its link, and a worker for each partition that this host can own."""
+"""The delivery of one attached subscription: its links, and a worker for each partition that this host can own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
-from delivery.dispatch.link import Link
+from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.scanner import Source
@@ -93,14 +93,16 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery."""
+    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery, but for
+    the members of a group, which come and go.
+    """
 
     def __init__(self, attached: Attached, tools: Tools) -> None:
         self.attached = attached
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._link = Link(record.queue, record.name, attached.listener, tools.config)
+        self._members = Members(attached, tools.config)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
@@ -120,10 +122,9 @@ class Delivery:
         """The partitions that are served, or could not be."""
         return frozenset(self.workers.keys() | self.troubles.keys())
 
-    @property
-    def link(self) -> Link:
-        """The connection to the listener, to be looked at."""
-        return self._link
+    def way(self, partition: int) -> Way:
+        """To whoever gets the partition, to be looked at."""
+        return self._members.way(partition)
 
     @property
     def is_filtered(self) -> bool:
@@ -133,11 +134,21 @@ class Delivery:
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._link.run)
+            nursery.start_soon(self._members.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
+
+    def change(self, attached: Attached) -> None:
+        """Go on with other members, or with other partitions for them; only what moves is interrupted.
+
+        A member that is there still may end what it has begun before another one gets the partition.
+        """
+        self.attached = attached
+        for partition, stays in self._members.change(attached):
+            if (worker := self.workers.get(partition)) is not None:
+                worker.recall(self._tools.config.handover_seconds if stays else 0)
 
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
@@ -192,7 +203,7 @@ class Delivery:
         self.workers[partition], self.serving[partition] = worker, Serving(owned, progress)
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
-                await worker.run(self._link)
+                await worker.run(self._members.way(partition))
         finally:
             del self.workers[partition], self.serving[partition]
         return moved_on
@@ -213,9 +224,10 @@ class Delivery:
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
 
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
-        policy = self.attached.subscription.retry
-        state = taken.value
-        return Begin(self._position(key, taken, watermark), _first_run(), policy, state.failing, state.parked)
+        record, state = self.attached.subscription, taken.value
+        position = self._position(key, taken, watermark)
+        newest = record.newest.get(key.partition, 0)
+        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -13,28 +13,63 @@ SubscriptionKey = tuple[str, str]
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """A subscription with a live listener. Two that are equal need nothing done."""
+    """A subscription with live listeners. Two that are equal need nothing done."""
 
     generation: str
     """Of the queue, as it is now."""
     subscription: SubscriptionRecord
-    listener: ListenerRecord
+    listeners: tuple[ListenerRecord, ...]
+    """One, or the members of a group."""
+
+    @property
+    def places(self) -> str:
+        """Where they listen, in one word."""
+        return ", ".join(one.host_port for one in self.listeners)
+
+    def by_partition(self) -> dict[int, ListenerRecord]:
+        """Who gets which partition; those that nobody has at this moment are left out."""
+        subscription = self.subscription
+        if subscription.kind == "exclusive":
+            return dict.fromkeys(subscription.starts, self.listeners[0])
+        members = {one.member: one for one in self.listeners}
+        holders = subscription.holders.items()
+        return {number: members[name] for name, numbers in holders if name in members for number in numbers}
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The difference. A changed registration is in both: its old delivery stops before the new one starts."""
+    """The difference. A changed registration is in the first two: its old delivery stops before the new one starts."""
 
     stop: tuple[SubscriptionKey, ...]
     start: tuple[Attached, ...]
+    change: tuple[Attached, ...] = ()
+    """Groups of which nothing but the members and what they hold is another: their deliveries go on."""
 
 
 def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Mapping[str, Attached]]) -> Steps:
     """How to come from `running` to `attached`, which speaks only of the queues it holds."""
-    stop = tuple(key for key, now in running.items() if key[0] in attached and attached[key[0]].get(key[1]) != now)
-    start = tuple(
-        found
-        for queue, subscriptions in attached.items()
-        for name, found in subscriptions.items()
-        if running.get((queue, name)) != found
-    )
-    return Steps(stop, start)
+    stop: list[SubscriptionKey] = []
+    start: list[Attached] = []
+    change: list[Attached] = []
+    for key, now in running.items():
+        if key[0] in attached and not _goes_on(now, attached[key[0]].get(key[1])):
+            stop.append(key)
+    for queue, subscriptions in attached.items():
+        for name, found in subscriptions.items():
+            before = running.get((queue, name))
+            if before is None or not _goes_on(before, found):
+                start.append(found)
+            elif before != found:
+                change.append(found)
+    return Steps(tuple(stop), tuple(start), tuple(change))
+
+
+def _goes_on(now: Attached, found: Attached | None) -> bool:
+    if found is None or now == found:
+        return found is not None
+    return found.subscription.kind != "exclusive" and _lasting(now) == _lasting(found)
+
+
+def _lasting(attached: Attached) -> Attached:
+    """A group without its members."""
+    subscription = msgspec.structs.replace(attached.subscription, holders={})
+    return msgspec.structs.replace(attached, subscription=subscription, listeners=())

@@ -22,6 +22,7 @@ from delivery.dispatch.target import (
     STATUS_FAILED,
     STATUS_OK,
     STATUS_SKIPPED,
+    STATUS_STALE,
     Answer,
     More,
     Stream,
@@ -40,7 +41,8 @@ class Ending(enum.Enum):
     BROKEN = "the connection broke"
     FAILED = "a message was not handled"
     FRUITLESS = "a push came to nothing, though the connection stands"
-    FULL = "no more can be parked"
+    PARKED = "messages are parked that the run as it is cannot bring again"
+    RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -84,7 +86,9 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
+        self._retries = False
         self._current: _Run | None = None
+        self._recalling = False
 
     @property
     def is_held_up(self) -> bool:
@@ -95,26 +99,54 @@ class MessageSender:
             return False
         return not run.target.ready or not self._window.has_room(piece.messages, len(piece.data))
 
-    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
+
+        `retries` says whether what is parked is brought again in this run.
+        """
+        self._retries = retries
         self._current = _Run(buffer, target, end)
-        self.broken = None
+        self.broken, self._recalling = None, False
         self._retrier.parking.rewound()
         self._first = More()
 
     def stop(self) -> None:
         """Send nothing more of this run."""
         self._current = None
+        if self._recalling:
+            self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
         while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+            if self._recalling:
+                return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
             if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
                 return
             self._send(run.buffer.take(), run.target)
+
+    def recall(self) -> None:
+        """End the run, as soon as what the listener has begun is answered; it gives back what it has not begun.
+
+        An empty push of the next run does that: what waits behind the push under way is stale then.
+        """
+        run, window = self._current, self._window
+        if run is None or self._recalling:
+            return
+        self._recalling = True
+        try:
+            if not self._end_if_recalled():
+                parked = More(parked=tuple(self._retrier.parking.messages()))
+                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None, parked)
+        except HootError as error:
+            self._refused(error)
+
+    def give_up(self) -> None:
+        """End the run at once, whatever the listener has begun."""
+        self._finish_run(Ending.RECALLED)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
@@ -175,11 +207,27 @@ class MessageSender:
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._finish(sent)
-            self.pump()
+            if answer.failures and not self._retries:
+                self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
+            if not self._end_if_recalled():
+                self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
-            self._finish_run(Ending.FRUITLESS if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
+
+    def _ending_by(self, status: int) -> Ending:
+        """What an answer means that comes without anything having been called."""
+        if status == STATUS_STALE and self._recalling:
+            return Ending.RECALLED
+        return Ending.FRUITLESS if status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED
+
+    def _end_if_recalled(self) -> bool:
+        """End a run that was recalled, if nothing is out any more."""
+        if not self._recalling or not self._window.empty or self._retrier.parking.out:
+            return False
+        self._finish_run(Ending.RECALLED)
+        return True
 
     def _answered_again(self, run: int, step: SendAgain, answer: Answer | HootError) -> None:
         if run != self._window.run:
@@ -189,7 +237,7 @@ class MessageSender:
             return
         failures = [one for one in answer.failures or () if one.id in step.ids]
         if answer.status != STATUS_OK and not failures:
-            self._finish_run(Ending.FRUITLESS if answer.status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
             return
         try:
             failed = [checked(one, 0, max(step.ids)) for one in failures]
@@ -198,6 +246,7 @@ class MessageSender:
             return
         self._retrier.answered(step.slot, failed)
         self._changed.unpark_all()
+        self._end_if_recalled()
 
     def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
         """Park what of a push was not handled; False when that ended the run."""
@@ -218,7 +267,7 @@ class MessageSender:
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
                     self._on_position(self._window.position)
-                self._finish_run(Ending.FULL)
+                self._finish_run(Ending.PARKED)
                 return False
         self._retrier.changed()
         return True

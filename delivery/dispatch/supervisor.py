@@ -91,14 +91,15 @@ class Supervisor:
             await self._stop(key)
         for attached in todo.start:
             self._start(nursery, attached)
+        for attached in todo.change:
+            self._running[attached.subscription.queue, attached.subscription.name].delivery.change(attached)
 
     def _start(self, nursery: trio.Nursery, attached: Attached) -> None:
         record = attached.subscription
         one = _Running(Delivery(attached, self._tools), trio.CancelScope(), trio.Event())
         self._running[record.queue, record.name] = one
         nursery.start_soon(self._run_one, one)
-        log.info("subscription %s on %s: delivering to %s", record.name, record.queue,
-                 attached.listener.host_port)  # fmt: skip
+        log.info("subscription %s on %s: delivering to %s", record.name, record.queue, attached.places)
 
     async def _run_one(self, one: _Running) -> None:
         """One delivery. An unexpected error costs its subscription a pause, never the host."""

@@ -1,4 +1,4 @@
-"""Why a partition of a subscription is as silent as it is: one verdict for every snapshot, a plain decision.
+"""Why a partition of a subscription is as silent as it is: one verdict for every observation, a plain decision.
 
 The first rule that holds decides, from what stops everything to what stops nothing:
 
@@ -30,7 +30,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from delivery.dispatch.snapshot import Snapshot
+from delivery.dispatch.observation import Observation
 from delivery.ids import MessageId
 
 Name = Literal[
@@ -74,7 +74,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     name: Name
     since_ms: int
-    """When that began, by the snapshot's clock; 0 where nobody can tell."""
+    """When that began, by the observation's clock; 0 where nobody can tell."""
     text: str
     """What is the matter, and what to do next."""
 
@@ -93,19 +93,19 @@ Found = tuple[int, str] | None
 """Since when, and the text."""
 
 
-def verdict(seen: Snapshot, limits: Limits = DEFAULTS) -> Verdict:
-    """The one verdict on a snapshot, at the time when that was taken."""
+def verdict(seen: Observation, limits: Limits = DEFAULTS) -> Verdict:
+    """The one verdict on a observation, at the time when that was taken."""
     for name, rule in _RULES:
         if (found := rule(seen, limits)) is not None:
             return Verdict(name, *found)
     return Verdict("healthy", 0, "messages are acknowledged as they come")
 
 
-def _passed(seen: Snapshot, since_ms: int) -> float:
+def _passed(seen: Observation, since_ms: int) -> float:
     return (seen.now_ms - since_ms) / 1000
 
 
-def _zookeeper_lost(seen: Snapshot, limits: Limits) -> Found:
+def _zookeeper_lost(seen: Observation, limits: Limits) -> Found:
     since = seen.zookeeper_lost_ms
     if not since or _passed(seen, since) < limits.connect_seconds:
         return None
@@ -115,7 +115,7 @@ def _zookeeper_lost(seen: Snapshot, limits: Limits) -> Found:
     )
 
 
-def _no_owner(seen: Snapshot, _: Limits) -> Found:
+def _no_owner(seen: Observation, _: Limits) -> Found:
     if seen.stage != "no_owner":
         return None
     return seen.began_ms, (
@@ -124,17 +124,17 @@ def _no_owner(seen: Snapshot, _: Limits) -> Found:
     )
 
 
-def _host_unreachable(seen: Snapshot, _: Limits) -> Found:
+def _host_unreachable(seen: Observation, _: Limits) -> Found:
     if seen.stage != "host_unreachable":
         return None
     return 0, f"its owner {seen.host} does not answer{_why(seen.trouble)}: look whether that host hangs or is cut off"
 
 
-def _no_listener(seen: Snapshot, _: Limits) -> Found:
+def _no_listener(seen: Observation, _: Limits) -> Found:
     return (0, "nobody is attached: start its subscriber") if seen.stage == "no_listener" else None
 
 
-def _starting(seen: Snapshot, _: Limits) -> Found:
+def _starting(seen: Observation, _: Limits) -> Found:
     if seen.stage != "starting":
         return None
     return seen.began_ms, (
@@ -142,14 +142,15 @@ def _starting(seen: Snapshot, _: Limits) -> Found:
     )
 
 
-def _paused(seen: Snapshot, _: Limits) -> Found:
+def _paused(seen: Observation, _: Limits) -> Found:
     if not seen.paused_ms:
         return None
     until = f" for {_span(-_passed(seen, seen.paused_until_ms))} more" if seen.paused_until_ms else ""
-    return seen.paused_ms, f"the subscription is paused{until}: resume it when it is time"
+    by = f" by {seen.paused_by}" if seen.paused_by else ""
+    return seen.paused_ms, f"the subscription is paused{by}{until}: resume it when it is time"
 
 
-def _listener_unreachable(seen: Snapshot, limits: Limits) -> Found:
+def _listener_unreachable(seen: Observation, limits: Limits) -> Found:
     since = seen.unreachable_ms
     if not since or _passed(seen, since) < limits.connect_seconds:
         return None
@@ -159,7 +160,7 @@ def _listener_unreachable(seen: Snapshot, limits: Limits) -> Found:
     )
 
 
-def _store_slow(seen: Snapshot, limits: Limits) -> Found:
+def _store_slow(seen: Observation, limits: Limits) -> Found:
     if seen.shelving_ms and _passed(seen, seen.shelving_ms) >= limits.slow_seconds:
         return seen.shelving_ms, (
             f"a message was given up and cannot be stored as a dead letter{_why(seen.trouble)}: look at the queue of"
@@ -173,7 +174,7 @@ def _store_slow(seen: Snapshot, limits: Limits) -> Found:
     return None
 
 
-def _handler_stuck(seen: Snapshot, limits: Limits) -> Found:
+def _handler_stuck(seen: Observation, limits: Limits) -> Found:
     since, running = seen.out_since_ms, seen.callback
     if not since or _passed(seen, since) < limits.stuck_seconds or (running is not None and running.moving):
         return None
@@ -188,7 +189,7 @@ def _handler_stuck(seen: Snapshot, limits: Limits) -> Found:
     return since, f"no answer for {waited}: {running.name} runs{told}; its stack tells what it waits for"
 
 
-def _retrying(seen: Snapshot, _: Limits) -> Found:
+def _retrying(seen: Observation, _: Limits) -> Found:
     if not seen.failing:
         return None
     again = f" and comes again in {_span(-_passed(seen, seen.again_ms))}" if seen.again_ms > seen.now_ms else ""
@@ -198,7 +199,7 @@ def _retrying(seen: Snapshot, _: Limits) -> Found:
     )
 
 
-def _key_parked(seen: Snapshot, _: Limits) -> Found:
+def _key_parked(seen: Observation, _: Limits) -> Found:
     if not seen.parked:
         return None
     full = ", no more can be, so the whole partition waits" if seen.parking_full else ""
@@ -208,7 +209,7 @@ def _key_parked(seen: Snapshot, _: Limits) -> Found:
     )
 
 
-def _window_full(seen: Snapshot, limits: Limits) -> Found:
+def _window_full(seen: Observation, limits: Limits) -> Found:
     slow = bool(seen.out_since_ms) and _passed(seen, seen.out_since_ms) >= limits.stuck_seconds
     if not slow and (not seen.full or seen.lag_seconds < limits.behind_seconds or _shrinks(seen)):
         return None
@@ -218,9 +219,11 @@ def _window_full(seen: Snapshot, limits: Limits) -> Found:
     )
 
 
-def _stalled(seen: Snapshot, limits: Limits) -> Found:
+def _stalled(seen: Observation, limits: Limits) -> Found:
     since = max(seen.moved_ms, seen.delivered_ms, seen.began_ms)
-    if seen.lag_seconds < limits.behind_seconds or seen.out or _passed(seen, since) < limits.stuck_seconds:
+    if seen.lag_seconds < limits.behind_seconds or _passed(seen, since) < limits.stuck_seconds:
+        return None
+    if seen.out or seen.paced:
         return None
     return since, (
         "messages wait, nothing moves, and the host does not know why: look at its log, `hoot partition move` begins"
@@ -228,13 +231,13 @@ def _stalled(seen: Snapshot, limits: Limits) -> Found:
     )
 
 
-def _catching_up(seen: Snapshot, limits: Limits) -> Found:
+def _catching_up(seen: Observation, limits: Limits) -> Found:
     if seen.lag_seconds < limits.behind_seconds:
         return None
     return seen.oldest_ms, f"it is behind and delivers{_age(seen)}: wait"
 
 
-def _filter_starving(seen: Snapshot, limits: Limits) -> Found:
+def _filter_starving(seen: Observation, limits: Limits) -> Found:
     since = max(seen.delivered_ms, seen.began_ms)
     if not seen.filtered or seen.out or seen.scanned <= seen.heard or _passed(seen, since) < limits.quiet_seconds:
         return None
@@ -244,14 +247,14 @@ def _filter_starving(seen: Snapshot, limits: Limits) -> Found:
     )
 
 
-def _idle(seen: Snapshot, limits: Limits) -> Found:
+def _idle(seen: Observation, limits: Limits) -> Found:
     since = max(seen.delivered_ms, seen.began_ms)
     if seen.out or seen.position < seen.last or _passed(seen, since) < limits.quiet_seconds:
         return None
     return since, "everything is acknowledged, and nothing was published since"
 
 
-_RULES: Final[tuple[tuple[Name, Callable[[Snapshot, Limits], Found]], ...]] = (
+_RULES: Final[tuple[tuple[Name, Callable[[Observation, Limits], Found]], ...]] = (
     ("zookeeper_lost", _zookeeper_lost), ("no_owner", _no_owner), ("host_unreachable", _host_unreachable),
     ("no_listener", _no_listener), ("starting", _starting), ("paused", _paused),
     ("listener_unreachable", _listener_unreachable), ("store_slow", _store_slow), ("handler_stuck", _handler_stuck),
@@ -260,11 +263,11 @@ _RULES: Final[tuple[tuple[Name, Callable[[Snapshot, Limits], Found]], ...]] = (
 )  # fmt: skip
 
 
-def _shrinks(seen: Snapshot) -> bool:
+def _shrinks(seen: Observation) -> bool:
     return seen.trend is not None and seen.trend < 0
 
 
-def _age(seen: Snapshot) -> str:
+def _age(seen: Observation) -> str:
     if not seen.oldest_ms:
         return ""
     trend = "" if seen.trend is None else f", which {'shrinks' if _shrinks(seen) else 'grows'}"

@@ -1,4 +1,4 @@
-"""Taking snapshots of what a host delivers. Nothing is read or asked, so that all can be taken at every scrape."""
+"""Taking observations of what a host delivers. Nothing is read or asked, so that all can be taken at every scrape."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from delivery.dispatch.delivery import Delivery, Serving
 from delivery.dispatch.link import Link
+from delivery.dispatch.observation import Observation
 from delivery.dispatch.parking import Parking
-from delivery.dispatch.snapshot import Snapshot
 from delivery.dispatch.worker import Parts, SubscriptionWorker
 
 
@@ -31,29 +31,33 @@ class Moment(msgspec.Struct, frozen=True):
         return 0 if noted is None else self.wall_ms - round((self.monotonic - noted) * 1000)
 
 
-def snapshots(delivery: Delivery, at: Moment, partitions: Iterable[int] | None = None) -> Iterator[Snapshot]:
+def observations(delivery: Delivery, at: Moment, partitions: Iterable[int] | None = None) -> Iterator[Observation]:
     """Of the partitions that a host serves, or tries to, in order; of those given alone."""
     for partition in sorted(delivery.known if partitions is None else delivery.known.intersection(partitions)):
         worker = delivery.workers.get(partition)
         if worker is None:
             trouble = delivery.troubles[partition]
-            yield Snapshot(partition=partition, now_ms=at.wall_ms, stage="starting", trouble=trouble)
+            yield Observation(partition=partition, now_ms=at.wall_ms, stage="starting", trouble=trouble)
         else:
             yield _of_worker(delivery, worker, delivery.serving[partition], at)
 
 
-def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving, at: Moment) -> Snapshot:
+def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving, at: Moment) -> Observation:
     parts = worker.parts
-    window, pulse, end = parts.window, parts.pulse, serving.owned.watermark
-    return Snapshot(
-        partition=worker.stream.partition, now_ms=at.wall_ms, began_ms=at.ms(pulse.began), position=window.position,
-        heard=window.told, scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
+    window, pulse, partition = parts.window, parts.pulse, worker.stream.partition
+    record, way = delivery.attached.subscription, delivery.way(partition)
+    end = record.replay.end(partition) if record.replay else serving.owned.watermark
+    paced = record.replay is not None or window.position < record.newest.get(partition, 0)
+    return Observation(
+        partition=partition, stage="no_listener" if way.holder is None else "delivering", now_ms=at.wall_ms,
+        began_ms=at.ms(pulse.began), position=window.position, heard=window.told,
+        scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
         trend=None if window.position >= end else pulse.trend, full=parts.sender.is_held_up,
         delivered_ms=at.ms(pulse.delivered_at), acknowledged_ms=at.ms(pulse.acknowledged_at),
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
-        redelivered=pulse.redelivered, filtered=delivery.is_filtered, reading_ms=at.ms(parts.scanner.reading_since),
-        shelving_ms=at.ms(pulse.shelving_since), **_out(parts, at), **_failing(parts, at), **_parked(parts.parking),
-        **_unreachable(delivery.link, at),
+        redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
+        reading_ms=0 if paced else at.ms(parts.scanner.reading_since), shelving_ms=at.ms(pulse.shelving_since),
+        **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(way.link, at),
     )  # fmt: skip
 
 
@@ -83,7 +87,7 @@ def _parked(parking: Parking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _unreachable(link: Link, at: Moment) -> dict[str, Any]:
-    if link.down_since is None:
+def _unreachable(link: Link | None, at: Moment) -> dict[str, Any]:
+    if link is None or link.down_since is None:
         return {}
     return {"unreachable_ms": at.ms(link.down_since), "unreachable": link.trouble}

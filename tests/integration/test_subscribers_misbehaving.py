@@ -63,7 +63,7 @@ def test_a_subscriber_that_never_answers_keeps_its_position_and_others_get_every
         eventually(lambda: healthy.distinct() == 40_000, "everything at the healthy subscriber", 60)
         assert hanging.count() == 1
         check_checkpoints(running.address, queue_name, "hanging", published, hanging.ids())
-        seen = judged(client, queue_name, "hanging", "handler_stuck").snapshot
+        seen = judged(client, queue_name, "hanging", "handler_stuck").observation
         assert seen.callback is not None
         assert seen.callback.message == published[0][0]
         assert "NEVER.wait(3600)" in seen.callback.stack

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from delivery import Client, connect
-from delivery.client import NewMessage, Snapshot
+from delivery.client import NewMessage, Observation
 from delivery.local import LocalEngine
 from delivery.metastore.policy import RetryPolicy
 from delivery.rpc.blocking import BlockingConnection
@@ -69,7 +69,7 @@ def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: C
 
     subscriber.subscribe("orders").listener(on_order)
     with subscriber:
-        seen = judged(client, "orders", "billing", "idle").snapshot
+        seen = judged(client, "orders", "billing", "idle").observation
         assert seen.lag == seen.lag_bytes == seen.out == 0
         assert seen.redelivered == 0
         eventually(lambda: now(client).checkpointed_ms > 0, "it is saved")
@@ -82,13 +82,13 @@ def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: C
         queue.put_many([b"more"] * 5)
         held.wait(30)
         found = judged(client, "orders", "billing", "handler_stuck")
-        callback = found.snapshot.callback
+        callback = found.observation.callback
         assert callback is not None
         assert (callback.queue, callback.partition, callback.message) == ("orders", 0, int(stuck.id))
         assert "release.wait(60)" in callback.stack
         assert "on_order" in found.verdict.text
         assert str(stuck.id) in found.verdict.text
-        assert found.snapshot.lag == 6
+        assert found.observation.lag == 6
         code, line = check(running, "billing", "--stuck-after", "1s")
         assert code == 2
         assert line.startswith("HOOT CRITICAL - orders/billing partition 0: handler stuck: ")
@@ -101,8 +101,8 @@ def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: C
     judged(client, "orders", "billing", "no_listener")
 
 
-def now(client: Client) -> Snapshot:
-    return client.subscription_info("orders", "billing").partitions[0].snapshot
+def now(client: Client) -> Observation:
+    return client.subscription_info("orders", "billing").partitions[0].observation
 
 
 def test_what_failed_and_what_is_parked_is_told_with_its_error(running: LocalEngine, client: Client) -> None:
@@ -115,10 +115,10 @@ def test_what_failed_and_what_is_parked_is_told_with_its_error(running: LocalEng
             subscribers.enter_context(subscriber)
         stored = queue.put_many([NewMessage(b"%d" % n, key=b"%d" % (n % 4)) for n in range(12)])
         waiting = judged(client, "orders", "all", "retrying")
-        assert waiting.snapshot.failing == stored[7].id
+        assert waiting.observation.failing == stored[7].id
         assert "ValueError: seven" in waiting.verdict.text
         parked = judged(client, "orders", "keys", "key_parked")
-        assert (parked.snapshot.parked, parked.snapshot.parked_keys) == (2, 1)
+        assert (parked.observation.parked, parked.observation.parked_keys) == (2, 1)
         assert "ValueError: seven" in parked.verdict.text
         metrics = scraped(client)
         assert 'hoot_subscription_verdict{queue="orders",subscription="all",verdict="retrying"} 1.0' in metrics
@@ -162,11 +162,11 @@ def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot
     os.kill(frozen.process.pid, signal.SIGSTOP)
     try:
         queue.put(b"two")
-        seen = judged(client, "orders", "frozen", "listener_unreachable").snapshot
+        seen = judged(client, "orders", "frozen", "listener_unreachable").observation
         assert "says nothing" in seen.unreachable
     finally:
         frozen.kill()
-    seen = judged(client, "orders", "frozen", "listener_unreachable").snapshot
+    seen = judged(client, "orders", "frozen", "listener_unreachable").observation
     assert seen.callback is None
 
 
@@ -200,5 +200,5 @@ def test_an_owner_that_hangs_a_partition_that_nobody_owns_and_a_zookeeper_that_i
 
 
 def lost(connection: BlockingConnection) -> bool:
-    found = connection.call("snapshots", "orders", "recorder", -1, 10)
+    found = connection.call("observe", "orders", "recorder", -1, 10)
     return bool(found) and found[0].zookeeperLostMs > 0

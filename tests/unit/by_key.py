@@ -19,7 +19,7 @@ from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.protocol import Call, load_idl
-from subscriber.listeners import Where, check_listener
+from subscriber.listeners import Registered, Where, check_listener
 from subscriber.service import Attachment, ListenerService
 from subscriber.subscription import Event, Subscription
 from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
@@ -44,7 +44,7 @@ def _call(job: Callable[[], object]) -> None:
 class Process:
     """A subscriber: the real service, called for one push after another; what it answers may get lost."""
 
-    def __init__(self, handle: Handle, policy: RetryPolicy, where: Where | None) -> None:
+    def __init__(self, listeners: tuple[Registered, ...], policy: RetryPolicy, where: Where | None) -> None:
         record = SubscriptionRecord(
             name="mail", queue="orders", generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
             retry=policy,
@@ -52,7 +52,7 @@ class Process:
         here = SimpleNamespace(submit=_call, post=_call, hop=None)
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
-        subscription = Subscription("mail", request, (check_listener(handle, "message"),), where)
+        subscription = Subscription("mail", request, listeners, where)
         listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
         self._service.attached["orders"] = Attachment(subscription, record, listener)
         self.lose: Callable[[], bool] = bool
@@ -91,10 +91,13 @@ class Site:
 
     def __init__(
         self, batches: list[bytes], handle: Handle, begin: Begin | None = None, *, where: Where | None = None,
-        topics: tuple[str, ...] = (),
+        topics: tuple[str, ...] = (), known: RetryPolicy | None = None, lists: Callable[..., object] | None = None,
     ) -> None:  # fmt: skip
+        """`known` is the policy as the subscriber knows it, if that is another one; `lists` a batch listener."""
         self.begin, self.moves = begin or Begin(0, 1, POLICY), 0
-        self.partition, self.process = ScriptedPartition(batches), Process(handle, self.begin.policy, where)
+        self.partition = ScriptedPartition(batches)
+        listeners = [check_listener(handle, "message")] + ([check_listener(lists, "batch")] if lists else [])
+        self.process = Process(tuple(listeners), known or self.begin.policy, where)
         self._wanted = filter_of(topics, None)
         self.letters = KeptLetters()
         self.ledger = NotedLedger(self._moved)
@@ -103,11 +106,14 @@ class Site:
     def _moved(self, position: int) -> None:
         self.position = position
 
-    async def run(self, seconds: float) -> None:
-        worker = SubscriptionWorker(
+    def worker(self) -> SubscriptionWorker:
+        return SubscriptionWorker(
             msgspec.structs.replace(STREAM, moves=self.moves), self.partition, begin=self.begin, wanted=self._wanted,
             config=SMALL, counters=NoCounters(), ledger=self.ledger, letters=self.letters,
         )  # fmt: skip
+
+    async def run(self, seconds: float) -> None:
+        worker = self.worker()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.process.serve)
             nursery.start_soon(worker.run, self.process)

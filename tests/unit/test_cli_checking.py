@@ -9,7 +9,7 @@ import pytest
 from delivery.cli import run
 from delivery.cli.checking import CODES, Status, Thresholds, complaints_about
 from delivery.client import SubscribedPartition, SubscriptionInfo
-from delivery.dispatch.snapshot import Snapshot
+from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import verdict
 from delivery.ids import MessageId
 from delivery.metastore.policy import RetryPolicy
@@ -18,13 +18,13 @@ NOW = 1_800_000_000_000
 
 
 def part(partition: int, lag: int | None = 0, lag_seconds: float | None = 0.0, **facts: Any) -> SubscribedPartition:
-    seen = Snapshot(partition=partition, now_ms=NOW, lag=lag, **facts)
+    seen = Observation(partition=partition, now_ms=NOW, lag=lag, **facts)
     zero = MessageId(0)
     return SubscribedPartition(partition, zero, zero, zero, lag, lag_seconds, "h:1", seen.parked, seen, verdict(seen))
 
 
 def info(*partitions: SubscribedPartition) -> SubscriptionInfo:
-    return SubscriptionInfo("orders", "billing", NOW, True, (), None, "h:2", RetryPolicy(), partitions)
+    return SubscriptionInfo("orders", "billing", NOW, True, (), None, "exclusive", "h:2", (), RetryPolicy(), partitions)
 
 
 def told(found: SubscriptionInfo, lag: Thresholds | None = None, age: Thresholds | None = None) -> list[Status]:

@@ -52,7 +52,7 @@ class ScriptedStates:
 
 
 def attached() -> Attached:
-    return Attached("g", RECORD, ListenerRecord(address="127.0.0.1", port=1, token="t"))
+    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:

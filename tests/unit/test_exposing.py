@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from delivery.api.exposing import Standing, collected
-from delivery.dispatch.snapshot import Snapshot
+from delivery.dispatch.observation import Observation
 
 NOW = 1_800_000_000_000
 
 
-def seen(partition: int, **facts: Any) -> Snapshot:
-    return Snapshot(**{
+def seen(partition: int, **facts: Any) -> Observation:
+    return Observation(**{
         "partition": partition, "now_ms": NOW, "began_ms": NOW - 1000, "delivered_ms": NOW - 500, "lag": 0,
         "lag_bytes": 0, **facts,
     })  # fmt: skip

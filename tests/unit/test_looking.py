@@ -13,14 +13,14 @@ import trio
 from delivery.model import Message
 from subscriber.dispatch import Dispatcher
 from subscriber.listeners import Calls, check_listener
-from subscriber.looking import Lookout, Running
+from subscriber.looking import Lookout
 
 MESSAGES = [Message(number, b"", "", None, 3, "orders") for number in (70, 71)]
 
 
-def look_at(calls: Callable[[Dispatcher], Calls], reached: threading.Event, release: Callable[[], object]) -> Running:
+def look_at(calls: Callable[[Dispatcher], Calls], reached: threading.Event, release: Callable[[], object]) -> Any:
     """What is told of a dispatch thread that is at MESSAGES, once `reached` is set."""
-    found: list[Running] = []
+    found: list[Any] = []
 
     async def story() -> None:
         dispatcher = Dispatcher()

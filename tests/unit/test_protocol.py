@@ -41,8 +41,10 @@ def values(kind: int, spec: Any = None) -> st.SearchStrategy[Any]:
     if kind in NUMBERS:
         half = 1 << NUMBERS[kind] - 1
         return st.integers(-half, half - 1)
-    if kind in (TType.BOOL, TType.DOUBLE):
-        return st.booleans() if kind == TType.BOOL else st.floats(allow_nan=False)
+    if kind == TType.BOOL:
+        return st.booleans()
+    if kind == TType.DOUBLE:
+        return st.floats(allow_nan=False)
     if kind in (TType.STRING, TType.BINARY):
         return TEXTS if kind == TType.STRING else BLOBS
     if kind == TType.STRUCT:

@@ -1,4 +1,4 @@
-"""What a worker notes as it goes, and the snapshot that this makes."""
+"""What a worker notes as it goes, and the observation that this makes."""
 
 from __future__ import annotations
 

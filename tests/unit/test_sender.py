@@ -57,7 +57,7 @@ class Owner:
         """A new run over pieces of the partition: up to which id, and whether the filter leaves anything of it."""
         self.window.rewind()
         buffer, endings = Buffer(100, 1000, lambda: None), list[Ending]()
-        self.sender.begin(buffer, self.listener, endings.append)
+        self.sender.begin(buffer, self.listener, endings.append, retries=False)
         for last_id, wanted in pieces:
             buffer.add(Piece(last_id, int(wanted), b"%d" % last_id if wanted else b""))
             self.sender.pump()

@@ -1,4 +1,4 @@
-"""One verdict for every snapshot: each can be reached, the worse reason wins, and what is told can be acted on."""
+"""One verdict for every observation: each can be reached, the worse reason wins, and what is told can be acted on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from delivery.dispatch import verdict as module
-from delivery.dispatch.snapshot import Callback, Snapshot, Stage
+from delivery.dispatch.observation import Callback, Observation, Stage
 from delivery.dispatch.verdict import LEVELS, Limits, Name, verdict
 from tests.integration.embedded import ROOT
 
@@ -25,13 +25,13 @@ def ago(seconds: float) -> int:
     return int(NOW - seconds * 1000)
 
 
-def seen(**facts: Any) -> Snapshot:
+def seen(**facts: Any) -> Observation:
     """A partition that has delivered for an hour, has all acknowledged, and had its last message a second ago."""
     usual: dict[str, Any] = {
         "began_ms": ago(3600), "delivered_ms": ago(1), "moved_ms": ago(1), "acknowledged_ms": ago(1),
         "position": id_at(1), "heard": id_at(1), "scanned": id_at(1), "last": id_at(1),
     }  # fmt: skip
-    return Snapshot(partition=0, now_ms=NOW, host="h:1", **(usual | facts))
+    return Observation(partition=0, now_ms=NOW, host="h:1", **(usual | facts))
 
 
 BEHIND: dict[str, Any] = {"position": id_at(600), "oldest_ms": ago(600)}
@@ -39,7 +39,7 @@ QUIET: dict[str, Any] = {"delivered_ms": ago(600), "moved_ms": ago(300)}
 STUCK: dict[str, Any] = {"out": 3, "out_since_ms": ago(40), **BEHIND}
 AT_WORK = Callback("on_order (app.py:7)", "orders", 0, id_at(600), 40.0, False, "File app.py, line 9")
 
-CASES: list[tuple[Name, Snapshot]] = [
+CASES: list[tuple[Name, Observation]] = [
     ("healthy", seen()),
     ("healthy", seen(out=3, out_since_ms=ago(1), oldest_ms=ago(2), full=True)),
     ("idle", seen(**QUIET)),
@@ -69,9 +69,9 @@ CASES: list[tuple[Name, Snapshot]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "snapshot"), CASES, ids=lambda case: case if isinstance(case, str) else "")
-def test_each_reason_is_told(name: Name, snapshot: Snapshot) -> None:
-    assert verdict(snapshot).name == name
+@pytest.mark.parametrize(("name", "observation"), CASES, ids=lambda case: case if isinstance(case, str) else "")
+def test_each_reason_is_told(name: Name, observation: Observation) -> None:
+    assert verdict(observation).name == name
 
 
 def test_every_verdict_has_a_case_a_level_and_a_line_in_the_table() -> None:
@@ -100,7 +100,7 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "says"),
+    ("observation", "says"),
     [
         (seen(**STUCK, callback=AT_WORK), ["on_order", str(AT_WORK.message >> 15), "orders/0", "40 s"]),
         (seen(failing=id_at(5), failures=2, error="ValueError: no", again_ms=NOW + 9000), ["2 times", "9 s", "no"]),
@@ -111,8 +111,8 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
         (seen(**QUIET, filtered=True, heard=id_at(600)), ["hoot subscription explain"]),
     ],
 )
-def test_the_text_names_what_is_the_matter_and_what_to_do(snapshot: Snapshot, says: list[str]) -> None:
-    text = verdict(snapshot).text
+def test_the_text_names_what_is_the_matter_and_what_to_do(observation: Observation, says: list[str]) -> None:
+    text = verdict(observation).text
     assert all(word in text for word in says), text
 
 
@@ -129,14 +129,14 @@ def test_any_snapshot_whatever_has_one_verdict(data: st.DataObject) -> None:
     }  # fmt: skip
     facts: dict[str, Any] = {
         field.name: data.draw(kinds[field.type])
-        for field in msgspec.structs.fields(Snapshot)
+        for field in msgspec.structs.fields(Observation)
         if field.type in kinds and field.name != "now_ms"
     }
     facts["stage"] = data.draw(st.sampled_from(get_args(Stage)))
     facts["trend"] = data.draw(st.sampled_from([None, -1.0, 0.0, 1.0]))
     facts["callback"] = data.draw(st.none() | st.just(AT_WORK))
-    snapshot = Snapshot(**{**facts, "now_ms": NOW, "partition": 0})
-    judged = verdict(snapshot)
+    observation = Observation(**{**facts, "now_ms": NOW, "partition": 0})
+    judged = verdict(observation)
     assert judged.name in LEVELS
     assert judged.text
-    assert judged == verdict(snapshot)
+    assert judged == verdict(observation)

@@ -12,6 +12,7 @@ from delivery.filters import filter_of
 from delivery.ids import ID_MAX
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.replays import wrong_in_replay
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
@@ -150,9 +151,10 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
-    if wrong := wrong_in(record.retry):
+    if wrong := wrong_in(record.retry) or (wrong_in_replay(record.replay) if record.replay else ""):
         return wrong
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
+    fine = fine and all(0 <= at <= ID_MAX for at in record.newest.values())
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 
 

@@ -1,7 +1,7 @@
 """What is known of one partition of one subscription at one moment: the plain facts that a verdict is made of.
 
-Times are in milliseconds since 1970 by the clock of whoever took the snapshot, so that nobody's clock has to agree with
-it; 0 stands for never, or for nothing.
+Times are in milliseconds since 1970 by the clock of whoever made the observation, so that nobody's clock has to agree
+with it; 0 stands for never, or for nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ class Callback(msgspec.Struct, frozen=True, rename="camel"):
     """Whether another message had its turn while the subscriber was looked at: it is slow, and not stuck."""
     stack: str
     """Where it is now, as a traceback shows it."""
+    held: bool = False
+    """It is none: the application wants no messages now."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One partition of one subscription. `now_ms` is when it was taken."""
 
     partition: int
@@ -79,6 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     filtered: bool = False
     """Whether it takes only some topics, or has a filter."""
+    paced: bool = False
+    """Whether it comes at its own pace: a replay, or while the newest message of each key is looked for."""
     reading_ms: int = 0
     """Since when a read of the store is not answered."""
     shelving_ms: int = 0
@@ -107,8 +111,10 @@ class Snapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Since when the subscription is paused."""
     paused_until_ms: int = 0
     """When that ends by itself."""
+    paused_by: str = ""
+    """Who did that, if it was not an operator."""
     zookeeper_lost_ms: int = 0
-    """Since when whoever took the snapshot has no connection to ZooKeeper."""
+    """Since when whoever took the observation has no connection to ZooKeeper."""
 
     @property
     def lag_seconds(self) -> float:
