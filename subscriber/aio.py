@@ -9,16 +9,14 @@ from typing import Self
 
 import trio
 
-from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.errors import UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
-from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
-from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 
@@ -73,10 +71,7 @@ class AsyncSubscriber(Declaration):
         Cancelled: async listeners are cancelled; a sync one under way is waited for, up to `grace_seconds`; what was
         not acknowledged is delivered again to whoever attaches next.
         """
-        if self._runtime is not None:
-            raise InvalidRequest(f"subscriber {self.name!r} is running already")
-        if not self.subscriptions:
-            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._check_startable()
         self._runtime, self._ended = Runtime(self.settings, self._emit), trio.Event()
         try:
             await self._runtime.run(list(self.subscriptions.values()), task_status=task_status)
@@ -123,7 +118,3 @@ class AsyncSubscriber(Declaration):
             return await within.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             raise only_error(group) from None
-
-    def _delete(self, queue: str) -> None:
-        with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)

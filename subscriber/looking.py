@@ -50,7 +50,7 @@ class Lookout:
         del self._busy[threading.get_ident()]
 
     async def look(self) -> list[Any]:
-        """What runs now, as Running of the IDL; takes up to LOOK_SECONDS, to see whether it moves on. On the trio thread."""
+        """What runs now, as Running of the IDL. On the trio thread; takes LOOK_SECONDS, to see whether it moves on."""
         before = {thread: self._message(thread) for thread in self._busy}
         moving: set[int] = set()
         for _ in range(LOOKS if before else 0):

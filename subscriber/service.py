@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from delivery.batch import headers_in, open_batch
-from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.errors import InvalidRequest, ServiceStopping
 from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from delivery.telemetry import configured
@@ -33,6 +31,7 @@ from subscriber.keyed import call_again, call_by_key
 from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
 from subscriber.looking import Lookout
 from subscriber.outcomes import Outcome, Reject, Retry
+from subscriber.pushes import Push, batches, last_id, pieces
 from subscriber.subscription import Event, Subscription
 from subscriber.tracing import traced
 
@@ -70,22 +69,6 @@ class Attachment:
         return self._calls
 
 
-class Push(Protocol):
-    """The struct of the IDL, once it is known to be complete."""
-
-    queue: str
-    subscription: str
-    partition: int
-    epoch: int
-    run: int
-    after: int
-    batches: bytes
-    moves: int | None
-    parked: Sequence[Any] | None
-    again: bool | None
-    settled: Sequence[int] | None
-
-
 class Counters(msgspec.Struct):
     """What happened since the start. Written by the dispatch thread; may be read at any time."""
 
@@ -93,6 +76,19 @@ class Counters(msgspec.Struct):
     failed: int = 0
     skipped: int = 0
     stale: int = 0
+
+
+class ListenerCalls:
+    """The handler of the Listener service: pushes, and the question what runs, which takes a while."""
+
+    def __init__(self, service: ListenerService) -> None:
+        self._service = service
+
+    def begin(self, call: Call) -> Promise[object] | Callable[[], Awaitable[object]]:
+        """Take a call (see delivery.rpc.server.Handler)."""
+        if call.method == "running":
+            return partial(self._service.running, call.args.queue, call.args.subscription, call.args.token)
+        return self._service.begin(call)
 
 
 class ListenerService:
@@ -108,12 +104,10 @@ class ListenerService:
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
-    def begin(self, call: Call) -> Promise[object] | Callable[[], Awaitable[object]]:
-        """Take a call (see delivery.rpc.server.Handler)."""
+    def begin(self, call: Call) -> Promise[object]:
+        """Take a call that is no question (see delivery.rpc.server.Handler)."""
         if call.method == "hello":
             return _ready(self._hello(call.args.queue, call.args.subscription))
-        if call.method == "running":
-            return partial(self._running, call.args.queue, call.args.subscription, call.args.token)
         push: Push | None = call.args.push
         if push is None or None in (push.queue, push.partition, push.epoch, push.run, push.after, push.batches):
             raise InvalidRequest("a push lacks one of its fields")
@@ -136,7 +130,8 @@ class ListenerService:
         attachment = self.attached.get(queue) if subscription == self._name else None
         return "" if attachment is None else attachment.listener.token
 
-    async def _running(self, queue: str, subscription: str, token: str) -> list[object]:
+    async def running(self, queue: str, subscription: str, token: str) -> list[object]:
+        """What its callbacks do, for who knows the token."""
         if not token or token != self._hello(queue, subscription):
             return []
         found = await self._lookout.look()
@@ -197,14 +192,14 @@ class ListenerService:
             if push.again:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key"
-            for last_id, messages in _pieces(push, begin, whole=calls.whole):
+            for end, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))
                 elif holding:
                     calls.run(list(holding.free(messages)))
                 else:
                     calls.run(messages)
-                position = max(position, last_id)
+                position = max(position, end)
         except ListenerFailed as failure:
             return self._failed(inbox, push, failure.handled, failure.__cause__ or failure, self._unhandled(failure))
         except Abandoned:
@@ -213,7 +208,7 @@ class ListenerService:
             unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
             return self._failed(inbox, push, position, error, unreadable)
         self.counters.pushes += 1
-        unhandled = holding.between(push.after, _last_id(push)) if holding else ()
+        unhandled = holding.between(push.after, last_id(push)) if holding else ()
         return self._answer(Status.OK, inbox.end(position), unhandled)
 
     def _retried(self, calls: Calls, holding: Holding, push: Push) -> object:
@@ -221,7 +216,7 @@ class ListenerService:
         for number in push.settled or ():
             holding.settle(number)
         failures: list[Unhandled] = []
-        for _, messages in _batches(push, -1):
+        for _, messages in batches(push, -1):
             failures += call_again(calls, holding, messages, partial(self._note, push))
         self.counters.pushes += 1
         return self._answer(Status.OK, push.after, failures)
@@ -276,45 +271,6 @@ class ListenerService:
             for one in unhandled
         ]
         return self._idl.PushReply(status=int(status), position=position, failures=failures or None)
-
-
-def _last_id(push: Push) -> int:
-    """The last id that the push itself covers, however far the inbox is."""
-    return max((header.last_id for _, header in headers_in(push.batches)), default=push.after)
-
-
-def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
-    """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
-
-    Raises CorruptRecord in the place of the first batch that is damaged.
-    """
-    if not whole:
-        yield from _batches(push, after)
-        return
-    messages: list[Message] = []
-    last_id = after
-    damage: CorruptRecord | None = None
-    try:
-        for last, part in _batches(push, after):
-            messages += part
-            last_id = last
-    except CorruptRecord as error:
-        damage = error
-    yield last_id, messages
-    if damage is not None:
-        raise damage
-
-
-def _batches(push: Push, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
-    data, end = push.batches, 0
-    for at, header in headers_in(data):
-        end = at + header.length
-        if header.partition != push.partition:
-            raise CorruptRecord(f"a push of partition {push.partition} holds a batch of partition {header.partition}")
-        if header.last_id > after:
-            yield header.last_id, open_batch(data[at:end], header).messages(push.queue, after)
-    if end != len(data):
-        raise CorruptRecord(f"a push ends with {len(data) - end} bytes that are no whole batch")
 
 
 def _described(error: BaseException) -> str:

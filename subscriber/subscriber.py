@@ -11,16 +11,14 @@ from typing import Self
 
 import trio
 
-from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.errors import Closed, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
-from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
-from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -100,8 +98,7 @@ class Subscriber(Declaration):
             if runtime is not None:
                 self._in_loop(lambda: runtime.remove(queue))
             else:
-                with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
+                self._delete(queue)
         except UnknownSubscription:
             if declared is None or declared.state != "new":
                 raise
@@ -110,16 +107,14 @@ class Subscriber(Declaration):
     def start(self) -> None:
         """Listen, register all subscriptions, and return: from then on callbacks are called.
 
-        Raises, with nothing written: PortInUse, MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
+        Raises, with nothing written: PortInUse, ListenerRefused (hosts do not connect to this address),
+        MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
         UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
         second start), SubscriptionBusy (another subscriber of this name, or of this member's, is alive), GroupMismatch
         (other members have other options), SubscriptionExists and UnknownSubscription (as the mode says), NoHost
         ("latest" needs one).
         """
-        if self._runtime is not None:
-            raise InvalidRequest(f"subscriber {self.name!r} is running already")
-        if not self.subscriptions:
-            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._check_startable()
         self._error = None
         started: SimpleQueue[BaseException | None] = SimpleQueue()
         self._runtime = Runtime(self.settings, self._emit)

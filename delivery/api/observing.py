@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -11,13 +12,17 @@ import msgspec
 import trio
 
 from delivery.batch import peek
+from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.dispatch.delivery import Delivery
+from delivery.dispatch.link import Connect
 from delivery.dispatch.observation import Callback, Observation
 from delivery.dispatch.viewing import Moment, observations
 from delivery.errors import HootError, SubscriberUnreachable
 from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord
+from delivery.metastore.state import State
+from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 from delivery.rpc.connection import Connection
 from delivery.rpc.protocol import load_idl
@@ -41,11 +46,11 @@ class Deliveries:
     """What a host delivers, as operators and scrapers see it."""
 
     def __init__(
-        self, running: Callable[[], Sequence[Delivery]], owned: Callable[[str, int], OwnedPartition | None],
-        zookeeper_lost: Callable[[], float | None],
+        self, running: Callable[[], Sequence[Delivery]], ownership: Ownership, zookeeper: ZooKeeperClient
     ) -> None:  # fmt: skip
-        """`owned` is the partition if this host owns it; `zookeeper_lost` since when there is no connection, if so."""
-        self._running, self._owned, self._zookeeper_lost = running, owned, zookeeper_lost
+        self._running, self._ownership = running, ownership
+        self._zookeeper_lost: float | None = None
+        zookeeper.on_state(self._note_state)
         self._counting = trio.CapacityLimiter(COUNTED_AT_ONCE)
         self._idl = load_idl("delivery")
 
@@ -68,8 +73,18 @@ class Deliveries:
         answered = [_answered(one, told.get(one.partition, ())) for one in found]
         return [self._packed(one) for one in await self.counted(place[0], answered)]
 
+    def _note_state(self, state: State) -> None:
+        """On kazoo's thread: since when there is no connection."""
+        self._zookeeper_lost = None if state == "steady" else self._zookeeper_lost or time.monotonic()
+
+    def _owned(self, queue: str, partition: int) -> OwnedPartition | None:
+        try:
+            return self._ownership.owned(queue, partition)
+        except HootError:
+            return None
+
     def _noted(self, seen: Observation, at: Moment) -> Observation:
-        lost = self._zookeeper_lost()
+        lost = self._zookeeper_lost
         return seen if lost is None else msgspec.structs.replace(seen, zookeeper_lost_ms=at.ms(lost))
 
     async def counted(self, queue: str, seen: Sequence[Observation]) -> list[Observation]:
@@ -119,7 +134,7 @@ async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, 
     told: dict[int, Answer] = {}
 
     async def ask(listener: ListenerRecord, partitions: Sequence[int]) -> None:
-        told.update(dict.fromkeys(partitions, await _ask_one(listener, *delivery.place)))
+        told.update(dict.fromkeys(partitions, await _ask_one(delivery, listener)))
 
     async with trio.open_nursery() as nursery:
         for listener, partitions in waiting.items():
@@ -127,10 +142,10 @@ async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, 
     return told
 
 
-async def _ask_one(listener: ListenerRecord, queue: str, subscription: str) -> Answer:
+async def _ask_one(delivery: Delivery, listener: ListenerRecord) -> Answer:
     try:
         with trio.fail_after(ASK_SECONDS):
-            return await _running(listener, queue, subscription)
+            return await _running(delivery.connect, listener, *delivery.place)
     except trio.TooSlowError:
         return SubscriberUnreachable(f"the subscriber at {listener.host_port} accepts connections and says nothing")
     except SubscriberUnreachable as error:
@@ -140,9 +155,9 @@ async def _ask_one(listener: ListenerRecord, queue: str, subscription: str) -> A
         return ()
 
 
-async def _running(listener: ListenerRecord, queue: str, subscription: str) -> list[Callback]:
+async def _running(connect: Connect, listener: ListenerRecord, queue: str, subscription: str) -> list[Callback]:
     """On a connection of its own: on that of the pushes it would wait for their answers."""
-    connection = await Connection.open(listener.address, listener.port)
+    connection = await connect(listener.address, listener.port)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(_receive, connection))

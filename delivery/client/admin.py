@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
@@ -24,7 +24,6 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
-from delivery.rpc.pool import Pool
 
 LOOKED_AT_ONCE = 8
 """Subscriptions that are looked at side by side."""
@@ -57,9 +56,9 @@ class Admin:
     Every call raises MetadataUnavailable when ZooKeeper does not answer within its deadline.
     """
 
-    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls, pool: Pool) -> None:
+    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
-        self._looking = Looking(catalog, owners, calls, pool)
+        self._looking = Looking(catalog, owners, calls)
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
         self.replays = Replays(catalog, calls, self._positions)
@@ -137,7 +136,7 @@ class Admin:
         found = self._catalog.subscription(request.queue, name)
         if found is not None and found.generation == queue.generation:
             raise SubscriptionExists(f"queue {queue.name!r} has a subscription {name!r} already")
-        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), time.time_ns() // 1_000_000)
+        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), wall.ms())
         if found is not None:
             self._catalog.delete_subscription(found.queue, name)
         self._catalog.put_subscription(record, create=True)
@@ -167,7 +166,7 @@ class Admin:
 
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
-        return self._catalog.release_parked(queue, name, keys, time.time_ns() // 1_000_000)
+        return self._catalog.release_parked(queue, name, keys, wall.ms())
 
     def seek(
         self, queue: str, name: str, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool

@@ -21,7 +21,7 @@ from delivery.dispatch.verdict import DEFAULTS, Limits
 from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
-from delivery.metastore.catalog import open_catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
@@ -48,14 +48,16 @@ def connect(zookeeper: str = "127.0.0.1:2181", *, session_timeout: float = 10.0,
 class Client:
     """Queues and their administration. Thread-safe, not for use after a fork. `close` closes all that came from it."""
 
-    def __init__(self, session: ZooKeeperClient) -> None:
-        """Takes over a session that was started; `connect` makes one."""
+    def __init__(
+        self, session: ZooKeeperClient, catalog: Catalog | None = None, calls: Calls | None = None
+    ) -> None:  # fmt: skip
+        """Takes over a session that was started; `connect` makes one. `catalog` and `calls` are for the test kit."""
         self._session = session
         self._pool = Pool(connect_deadline=CONNECT_SECONDS, call_deadline=CALL_SECONDS)
-        self._catalog = open_catalog(session)
+        self._catalog = catalog or open_catalog(session)
         self._owners = Owners(self._catalog)
-        self._calls = Calls(self._owners, self._pool)
-        self._admin = Admin(self._catalog, self._owners, self._calls, self._pool)
+        self._calls = calls or Calls(self._owners, self._pool)
+        self._admin = Admin(self._catalog, self._owners, self._calls)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
@@ -303,8 +305,10 @@ class Client:
             known = self._queues.get(record.name)
             if known is not None and known.record == record:
                 return known
-            made = Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))
-            self._queues[record.name] = made
+            made = self._queues[record.name] = self._make_queue(record)
         if known is not None and known.record.generation != record.generation:
             known.close()  # it was deleted; with other settings it goes on for those who have it
         return made
+
+    def _make_queue(self, record: QueueRecord) -> Queue:
+        return Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))

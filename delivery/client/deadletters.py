@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
-import trio
 
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
@@ -44,6 +43,8 @@ class DeadLetterStore:
 
     async def store(self, letters: Sequence[DeadLetter]) -> None:
         """See DeadLetters.store."""
+        import trio  # takes longer than all else that a command imports, and only a host stores dead letters
+
         await trio.to_thread.run_sync(self._store, letters, abandon_on_cancel=True)
 
     def close(self) -> None:

@@ -53,7 +53,6 @@ class Filtering:
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
-        self._read_request = load_idl("delivery").ReadRequest
 
     def explain(self, record: SubscriptionRecord, number: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""
@@ -73,7 +72,7 @@ class Filtering:
         ]
 
     def _read(self, queue: str, partition: int, number: int) -> Message | None:
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=number - 1, upTo=number, topics=[], bytesMax=1, waitMs=0
         )
         data = self._calls.call(queue, partition, "read", request).batches

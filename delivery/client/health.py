@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,12 +9,13 @@ from typing import Final
 
 import msgspec
 
+from delivery import wall
+from delivery.client.calls import Calls
 from delivery.dispatch.observation import Observation, Stage
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts
 from delivery.metastore.records import HostRecord, SubscriptionRecord
-from delivery.rpc.pool import Pool
 
 ANSWER_SECONDS: Final = 5.0
 """For one page of a host: it may have to wait two seconds for a subscriber."""
@@ -30,8 +30,8 @@ Told = Mapping[str, dict[int, Observation] | HootError]
 class Health:
     """Over one catalog and the region hosts. Thread-safe; closes nothing."""
 
-    def __init__(self, catalog: Catalog, pool: Pool) -> None:
-        self._catalog, self._pool = catalog, pool
+    def __init__(self, catalog: Catalog, calls: Calls) -> None:
+        self._catalog, self._calls = catalog, calls
 
     def observations(self, record: SubscriptionRecord, *, attached: bool) -> dict[int, Observation]:
         """Of all partitions of a subscription. All who may know are asked at once. Raises MetadataUnavailable."""
@@ -57,9 +57,7 @@ class Health:
     def _pages(self, record: SubscriptionRecord, host: HostRecord) -> Iterator[Observation]:
         after = -1
         while True:
-            page = self._pool.call(
-                host.address, host.port, "observe", record.queue, record.name, after, PAGE, deadline=ANSWER_SECONDS
-            )
+            page = self._calls.ask(host, "observe", record.queue, record.name, after, PAGE, timeout=ANSWER_SECONDS)
             for one in page:
                 told = {name: value for name, value in vars(one).items() if value is not None}
                 yield msgspec.structs.replace(
@@ -85,6 +83,6 @@ def _merged(partition: int, host: HostRecord | None, told: Told, *, attached: bo
         others = [one[partition] for one in told.values() if isinstance(one, dict) and partition in one]
         trouble = next((one.trouble for one in others if one.trouble), "")
     return Observation(
-        partition=partition, now_ms=time.time_ns() // 1_000_000, stage=stage, trouble=trouble,
+        partition=partition, now_ms=wall.ms(), stage=stage, trouble=trouble,
         host="" if host is None else host.host_port,
     )  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.groups import Member, members_of
@@ -23,7 +23,6 @@ from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Replay
-from delivery.rpc.pool import Pool
 from delivery.rpc.protocol import load_idl
 
 LOOK_SECONDS = 5.0
@@ -111,9 +110,9 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
 class Looking:
     """Over one catalog and the region hosts. Thread-safe; closes nothing."""
 
-    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls, pool: Pool) -> None:
+    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
-        self._health = Health(catalog, pool)
+        self._health = Health(catalog, calls)
         self._read_request = load_idl("delivery").ReadRequest
 
     def info(self, record: SubscriptionRecord, limits: Limits) -> SubscriptionInfo:
@@ -136,7 +135,7 @@ class Looking:
 
     def _counted(self, queue: str, seen: Observation, until: int) -> Observation:
         """With its lag, if that was not told and somebody may know it; `until` is the end of a replay, or 0."""
-        if seen.lag is not None or seen.stage in ("no_owner", "host_unreachable"):
+        if seen.lag is not None or seen.stage == "host_unreachable":
             return seen
         partition, position = seen.partition, seen.position
         look = partial(self._calls.call, queue, partition, timeout=LOOK_SECONDS)
@@ -154,7 +153,7 @@ class Looking:
         size = round(lag * info.bytes / info.messages) if info.messages else 0
         return msgspec.structs.replace(
             seen, last=until or max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=wall.ms(),
         )  # fmt: skip
 
     def _oldest_ms(self, queue: str, partition: int, position: int) -> int:

@@ -15,11 +15,12 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.link import Connect
 from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
+from delivery.dispatch.pulse import Counters
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
@@ -83,6 +84,8 @@ class Tools(msgspec.Struct, frozen=True):
     counters: Counters
     config: HostConfig
     letters: DeadLetters
+    connect: Connect
+    """To listeners."""
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._members = Members(attached, tools.config)
+        self._members = Members(attached, tools.config, tools.connect)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
@@ -121,6 +124,11 @@ class Delivery:
     def known(self) -> frozenset[int]:
         """The partitions that are served, or could not be."""
         return frozenset(self.workers.keys() | self.troubles.keys())
+
+    @property
+    def connect(self) -> Connect:
+        """To listeners, as their links do it."""
+        return self._tools.connect
 
     def way(self, partition: int) -> Way:
         """To whoever gets the partition, to be looked at."""

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from delivery.dispatch.sender import Counters
 from delivery.dispatch.window import Window
 
 MARK_SECONDS: Final = 10.0
 """Between two looks at the position, from which the trend is told."""
+
+
+class Counters(Protocol):
+    """Where deliveries are counted."""
+
+    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None:
+        """A push went out."""
+
+    def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
+        """A push was acknowledged."""
+
+    def failed(self, queue: str, subscription: str) -> None:
+        """A listener failed."""
 
 
 class Pulse:

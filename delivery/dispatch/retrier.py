@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
 import trio
 
+from delivery import wall
 from delivery.batch import open_batch
 from delivery.batch.pick import pick
 from delivery.dispatch.morgue import Morgue
@@ -39,7 +39,7 @@ class Sender(Protocol):
 
 def wall_ms() -> int:
     """The time in ZooKeeper, where due times outlive their host."""
-    return time.time_ns() // 1_000_000
+    return wall.ms()
 
 
 class Retrier:

@@ -9,13 +9,13 @@ import enum
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.parking import SendAgain
+from delivery.dispatch.pulse import Counters
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
 from delivery.dispatch.target import (
@@ -44,19 +44,6 @@ class Ending(enum.Enum):
     PARKED = "messages are parked that the run as it is cannot bring again"
     RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
-
-
-class Counters(Protocol):
-    """Where deliveries are counted."""
-
-    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None:
-        """A push went out."""
-
-    def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
-        """A push was acknowledged."""
-
-    def failed(self, queue: str, subscription: str) -> None:
-        """A listener failed."""
 
 
 class _Run(msgspec.Struct, frozen=True):

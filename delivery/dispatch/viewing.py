@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from delivery import wall
 from delivery.dispatch.delivery import Delivery, Serving
 from delivery.dispatch.link import Link
 from delivery.dispatch.observation import Observation
@@ -24,7 +25,7 @@ class Moment(msgspec.Struct, frozen=True):
     @classmethod
     def now(cls) -> Moment:
         """This one."""
-        return cls(time.time_ns() // 1_000_000, time.monotonic())
+        return cls(wall.ms(), time.monotonic())
 
     def ms(self, noted: float | None) -> int:
         """A noted time in milliseconds since 1970, 0 for none."""

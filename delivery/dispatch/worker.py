@@ -17,11 +17,11 @@ from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.newest import NewestSource
 from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
-from delivery.dispatch.pulse import Pulse
+from delivery.dispatch.pulse import Counters, Pulse
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import MessageScanner, Source
-from delivery.dispatch.sender import Counters, Ending, MessageSender
+from delivery.dispatch.sender import Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window

@@ -23,7 +23,7 @@ from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
-from subscriber import service
+from subscriber import pushes
 from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
@@ -108,7 +108,7 @@ def _late_write_counts() -> Bug:
 
 def _bodies_swapped() -> Bug:
     """A subscriber takes the bodies of a batch from its end."""
-    batches = service._batches
+    batches = pushes.batches
 
     def swapped(push: Any, after: int) -> Iterator[tuple[int, Any]]:
         for last_id, found in batches(push, after):
@@ -117,7 +117,7 @@ def _bodies_swapped() -> Bug:
             pairs = zip(messages, bodies, strict=True)
             yield last_id, [msgspec.structs.replace(one, body=body) for one, body in pairs]
 
-    return mock.patch.object(service, "_batches", swapped)
+    return mock.patch.object(pushes, "batches", swapped)
 
 
 def _id_skipped() -> Bug:
@@ -280,9 +280,9 @@ PLANTED: dict[str, Planted] = {
     "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),
     "state not taken over": Planted(_state_not_taken_over, "I6"),
     "ids by clock": Planted(_ids_by_clock, "I7", asserted="base id"),
-    "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id"),
+    "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
     "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
-    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11"),
+    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 200),

@@ -145,7 +145,7 @@ class Service:
     def hello(self, queue: str, subscription: str) -> Promise[object]:
         """The token, for who asks whether this is the right listener."""
         args = _Args(queue=queue, subscription=subscription)
-        return cast("Promise[object]", self._service.begin(ThriftCall("Listener", "hello", 0, args)))
+        return self._service.begin(ThriftCall("Listener", "hello", 0, args))
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, *,
@@ -157,7 +157,7 @@ class Service:
             run=run, after=after, batches=data, moves=stream.moves, again=again, settled=list(settled),
             parked=[self._parked(id=number, key=key) for number, key in parked or ()],
         )  # fmt: skip
-        return cast("Promise[object]", self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push))))
+        return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
 
     def call(self, wire: Wire, ask: Callable[[], Promise[object]], answer: Callable[[Any], None]) -> None:
         """Answer what came over a wire, after all that came before it."""

@@ -81,8 +81,8 @@ class Process:
     async def serve(self) -> None:
         async for push, on_answer in self._pushes:
             await trio.sleep(0.01)
-            promise = cast("Any", self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push))))
-            answer = promise.outcome
+            promise = self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
+            answer = cast("Any", promise.outcome)
             on_answer(SubscriberUnreachable("the connection broke") if self.lose() else answer)
 
 

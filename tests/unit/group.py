@@ -71,7 +71,7 @@ class Member:
             run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
             parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
         )  # fmt: skip
-        promise = cast("Any", self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push))))
+        promise = self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
         self._asked.send_nowait((self._jobs.pop() if self._jobs else None, promise, on_answer))
 
     async def serve(self) -> None:

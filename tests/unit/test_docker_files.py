@@ -61,7 +61,8 @@ def test_a_service_names_only_what_there_is(content: dict[str, Any], service: di
 
 @pytest.mark.parametrize(("content", "service"), services("hoot"))
 def test_a_region_host_is_started_with_options_that_it_has(content: dict[str, Any], service: dict[str, Any]) -> None:
-    serve = get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    root: Any = get_command(app)
+    serve = root.get_command(None, "serve")
     given = serve.make_context("serve", list(service["command"]), obj={}).params
     assert given["address"] == service["hostname"]
     config = HostConfig(
