@@ -61,11 +61,6 @@ class Check(TyperCommand):
             _end("UNKNOWN", failure(error).message)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command("check", cls=Check)(check)
-
-
 def _thresholds(text: str, parse: Callable[[str], float]) -> Thresholds:
     warning, colon, critical = text.partition(":")
     found = Thresholds(parse(warning), parse(critical) if colon else None)

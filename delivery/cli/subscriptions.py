@@ -20,6 +20,7 @@ import msgspec
 import typer
 
 from delivery.cli import options, retrying
+from delivery.cli.checking import Check, check
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import json_line, moment, show_json, show_lines, tell
@@ -38,11 +39,12 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group of this module."""
+    """Add the group of this module, and `hoot check`."""
     for command in (seek, replay, promote, update, explain, parked, release):
         subscription_app.command()(command)
     subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
+    app.command("check", cls=Check)(check)
 
 
 @subscription_app.command()
