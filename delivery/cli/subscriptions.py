@@ -1,10 +1,10 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, lag,
-lag_seconds}` with the filter as a rule, null without one, and the listener as `host:port`, null when none is attached;
-`lag` counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info`
-adds `partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had
-now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, pause, lag,
+lag_seconds}` with the filter as a rule, null without one, the listener as `host:port`, null when none is attached, and
+the pause as `{since, until}`, null when there is none; `lag` counts messages and `lag_seconds` is the age of the oldest
+of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start, position,
+end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.pausing import described, pause, pause_fields, resume
 from delivery.cli.seeking import seek
 from delivery.ids import MessageId
 
@@ -30,7 +31,7 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, parked, release):
+    for command in (seek, update, explain, pause, resume, parked, release):
         subscription_app.command()(command)
     app.add_typer(subscription_app, name="subscription")
 
@@ -83,7 +84,7 @@ def list_subscriptions(
         return
     columns = [
         Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("listener"),
-        Column("lag", "right"), Column("behind", "right"),
+        Column("paused"), Column("lag", "right"), Column("behind", "right"),
     ]  # fmt: skip
     show_table(columns, [_row(one) for one in found])
     if not found:
@@ -112,6 +113,7 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
+        ("paused", described(found.pause)),
     ])  # fmt: skip
     print()
     columns = [
@@ -166,6 +168,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
+        "pause": pause_fields(found.pause),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
     }
@@ -187,7 +190,8 @@ def _row(found: SubscriptionInfo) -> list[str]:
     partitions = "all" if found.all_partitions else str(len(found.partitions))
     topics = ", ".join(found.topics) or "all"
     progress = [number(found.lag), span(found.lag_seconds)]
-    return [found.queue, found.subscription, partitions, topics, found.listener or NOTHING, *progress]
+    listener, paused = found.listener or NOTHING, described(found.pause) if found.pause else NOTHING
+    return [found.queue, found.subscription, partitions, topics, listener, paused, *progress]
 
 
 def _id(message_id: MessageId | None) -> str:

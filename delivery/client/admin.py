@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 
 import msgspec
@@ -17,8 +18,9 @@ from delivery.errors import HootError, InvalidRequest, SubscriptionExists, Unkno
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.flow import check_pause, pausing, seconds_paused
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.records import HostRecord, Pause, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -77,6 +79,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """Its rule as JSON."""
     listener: str | None
     """host:port of the subscriber that is attached."""
+    pause: Pause | None
+    """None when it is not paused, or no longer."""
     partitions: tuple[SubscribedPartition, ...]
 
     @property
@@ -158,7 +162,7 @@ class Admin:
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, tuple(partitions),
+            None if listener is None else listener.host_port, _lasting(record.pause), tuple(partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -181,6 +185,15 @@ class Admin:
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
+
+    def pause(self, queue: str, name: str, until: datetime | None, seconds: float | None) -> SubscriptionRecord:
+        """See Client.pause."""
+        wanted = check_pause(until, seconds, time.time_ns() // 1_000_000)
+        return self._catalog.change_subscription(queue, name, pausing(wanted))
+
+    def resume(self, queue: str, name: str) -> SubscriptionRecord:
+        """See Client.resume."""
+        return self._catalog.change_subscription(queue, name, pausing(None))
 
     def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""
@@ -257,6 +270,10 @@ class Admin:
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)
         return f"{address}:{port}"
+
+
+def _lasting(pause: Pause | None) -> Pause | None:
+    return None if seconds_paused(pause, time.time_ns() // 1_000_000) is None else pause
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

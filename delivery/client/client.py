@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
@@ -173,6 +174,21 @@ class Client:
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
         return self._open().update_subscription(queue, name, topics, filter, dry_run=dry_run)
+
+    def pause(
+        self, queue: str, name: str, *, until: datetime | None = None, seconds: float | None = None
+    ) -> SubscriptionRecord:  # fmt: skip
+        """Deliver nothing more to a subscription, attached or not: until that time, for so long, or until `resume`.
+
+        It counts for every host, now and later, and replaces an earlier pause. What is out then is still handled and
+        acknowledged. Gives the preferences as they are then. Raises InvalidRequest for an end that is not in the
+        future, UnknownQueue, UnknownSubscription.
+        """
+        return self._open().pause(queue, name, until, seconds)
+
+    def resume(self, queue: str, name: str) -> SubscriptionRecord:
+        """End a pause; fine without one. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().resume(queue, name)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.

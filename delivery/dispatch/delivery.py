@@ -15,6 +15,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.gate import Gate
 from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
@@ -25,6 +26,7 @@ from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
+from delivery.metastore.flow import seconds_paused
 from delivery.metastore.managers.states import Taken, TakeState
 
 log = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
+        self._gate = Gate()
         self._link = Link(record.queue, record.name, attached.listener, tools.config)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
@@ -101,12 +104,19 @@ class Delivery:
 
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
+        self.regulate(self.attached)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.run)
+            nursery.start_soon(self._gate.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
+
+    def regulate(self, attached: Attached) -> None:
+        """Go on with this registration, in which no more has changed than whether and how fast to deliver."""
+        self.attached = attached
+        self._gate.pause(seconds_paused(attached.subscription.pause, time.time_ns() // 1_000_000))
 
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
@@ -184,8 +194,8 @@ class Delivery:
 
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         policy = self.attached.subscription.retry
-        state = taken.value
-        return Begin(self._position(key, taken, watermark), _first_run(), policy, state.failing, state.parked)
+        state, position = taken.value, self._position(key, taken, watermark)
+        return Begin(position, _first_run(), policy, state.failing, state.parked, self._gate)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -26,15 +26,27 @@ class Steps(msgspec.Struct, frozen=True):
 
     stop: tuple[SubscriptionKey, ...]
     start: tuple[Attached, ...]
+    regulate: tuple[Attached, ...] = ()
+    """Only whether and how fast to deliver has changed: what is out is not disturbed."""
 
 
 def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Mapping[str, Attached]]) -> Steps:
     """How to come from `running` to `attached`, which speaks only of the queues it holds."""
-    stop = tuple(key for key, now in running.items() if key[0] in attached and attached[key[0]].get(key[1]) != now)
-    start = tuple(
-        found
-        for queue, subscriptions in attached.items()
-        for name, found in subscriptions.items()
-        if running.get((queue, name)) != found
-    )
-    return Steps(stop, start)
+    stop: list[SubscriptionKey] = []
+    start: list[Attached] = []
+    regulate: list[Attached] = []
+    for (queue, name), now in running.items():
+        found = attached[queue].get(name) if queue in attached else now
+        if found is not None and found != now and _lasting(found) == _lasting(now):
+            regulate.append(found)
+        elif found != now:
+            stop.append((queue, name))
+    going_on = running.keys() - set(stop)
+    for queue, subscriptions in attached.items():
+        start += [found for name, found in subscriptions.items() if (queue, name) not in going_on]
+    return Steps(tuple(stop), tuple(start), tuple(regulate))
+
+
+def _lasting(attached: Attached) -> Attached:
+    """Without what a running delivery can change."""
+    return msgspec.structs.replace(attached, subscription=msgspec.structs.replace(attached.subscription, pause=None))

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.gate import Gate
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
@@ -72,9 +73,11 @@ class MessageSender:
     """
 
     def __init__(
-        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier
+        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier,
+        gate: Gate | None = None,
     ) -> None:  # fmt: skip
-        self._stream, self._window, self._counters = stream, window, counters
+        """Without a `gate` nothing holds it up."""
+        self._stream, self._window, self._counters, self._gate = stream, window, counters, gate or Gate()
         self._on_position, self._retrier = on_position, retrier
         self._first: More | None = None
         """For the first push of a run."""
@@ -97,12 +100,14 @@ class MessageSender:
         self._current = None
 
     def pump(self) -> None:
-        """Push what is in the buffer, as far as the window and the connection have room."""
+        """Push what is in the buffer, as far as window, gate and connection let it."""
         while (run := self._current) is not None and (piece := run.buffer.first) is not None:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
-            if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
+            if piece.data and not (
+                self._window.has_room(piece.messages, len(piece.data)) and self._gate.is_open(self.pump)
+            ):
                 return
             self._send(run.buffer.take(), run.target)
 
@@ -112,12 +117,18 @@ class MessageSender:
             await self._changed.park()
 
     async def ready(self) -> None:
-        """Return when the connection takes a push, or the run is over."""
+        """Return when connection and gate let a push out, or the run is over."""
         run = self._current
-        while run is not None and not run.target.ready:
+        while run is not None:
             ready = trio.Event()
-            run.target.when_ready(ready.set)
-            await ready.wait()
+            if not run.target.ready:
+                run.target.when_ready(ready.set)
+            elif self._gate.is_open(ready.set):
+                return
+            try:
+                await ready.wait()
+            finally:
+                self._gate.forget(ready.set)
 
     def send_again(self, step: SendAgain, data: bytes) -> None:
         """Send a retry push; it is outside of the window."""

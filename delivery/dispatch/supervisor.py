@@ -87,6 +87,8 @@ class Supervisor:
     async def _apply(self, nursery: trio.Nursery, found: dict[str, dict[str, Attached]]) -> None:
         running = {key: one.delivery.attached for key, one in self._running.items()}
         todo = steps(running, found)
+        for changed in todo.regulate:
+            self._running[changed.subscription.queue, changed.subscription.name].delivery.regulate(changed)
         for key in todo.stop:
             await self._stop(key)
         for attached in todo.start:

@@ -12,6 +12,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.gate import Gate
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
@@ -57,6 +58,8 @@ class Begin(msgspec.Struct, frozen=True):
     """What an earlier worker knew of the first message behind `position`."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to `position`."""
+    gate: Gate | None = None
+    """What every push has to pass; None: nothing holds it up."""
 
 
 class SubscriptionWorker:
@@ -80,7 +83,7 @@ class SubscriptionWorker:
         self._scanner = MessageScanner(source, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)
+        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier, begin.gate)
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()

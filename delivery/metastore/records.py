@@ -70,6 +70,14 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """Nothing is delivered meanwhile."""
+
+    since_ms: int
+    until_ms: int | None = None
+    """When it ends by itself, by the hosts' clocks; None: when somebody resumes it."""
+
+
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The durable side of a subscription: its preferences."""
 
@@ -92,6 +100,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a message that was not handled."""
     released_ms: int = 0
     """When an operator last released what was parked: hosts look at the states again when it changes."""
+    pause: Pause | None = None
+    """None when it was never paused, or was resumed; one that is over means nothing."""
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,6 +117,7 @@ def new_record(
         moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
         released_ms=0 if found is None else found.released_ms,
+        pause=None if found is None else found.pause,
     )  # fmt: skip
 
 

@@ -152,6 +152,9 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         return error.message
     if wrong := wrong_in(record.retry):
         return wrong
+    pause = record.pause
+    if pause is not None and not 0 <= pause.since_ms <= (pause.since_ms if pause.until_ms is None else pause.until_ms):
+        return f"it is paused at {pause}"
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
     return None if fine else f"it starts at {str(record.starts)[:80]}"
 
