@@ -12,6 +12,7 @@ import trio
 from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.flow import FlowGiven
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -39,11 +40,11 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None,
+        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry)
+        request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         if self._runtime is not None:
             try:

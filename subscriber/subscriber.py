@@ -14,6 +14,7 @@ import trio
 from delivery.errors import Closed, InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.flow import FlowGiven
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -55,8 +56,8 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None, listener: Callable[..., object] | None = None,
-        batch_listener: Callable[..., object] | None = None,
+        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP,
+        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
 
@@ -66,12 +67,13 @@ class Subscriber(Declaration):
 
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
         or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
-        `retry` says what becomes of messages that are not handled; None leaves that as it is. The subscription is
+        `retry` says what becomes of messages that are not handled; None leaves that as it is. `flow` limits how fast
+        they come (docs/flow.md): a Flow, or a dict of those of its fields that are to change. The subscription is
         registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
         `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint),
         and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry)
+        request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
         runtime = self._runtime
         if runtime is not None:

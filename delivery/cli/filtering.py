@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import flowing, options
 from delivery.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -43,31 +43,35 @@ def update(
     all_topics: AllTopics = False,
     filter: options.Filter = None,
     no_filter: NoFilter = False,
+    messages_per_second: flowing.MessagesPerSecond = None,
+    bytes_per_second: flowing.BytesPerSecond = None,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
-    """Change what a subscription takes; a running delivery follows at once. What is not named stays.
+    """Change what a subscription takes, and how fast; a running delivery follows at once. What is not named stays.
 
-    With --json: {queue, subscription, updated, topics, filter}.
+    With --json: {queue, subscription, updated, topics, filter, flow}.
     """
     from delivery.client import connect
     from delivery.filters import KEEP
 
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
-    if not topics and not all_topics and filter is None and not no_filter:
-        raise typer.BadParameter("nothing to change: give --topic, --all-topics, --filter or --no-filter")
+    flow = flowing.given(messages_per_second=messages_per_second, bytes_per_second=bytes_per_second)
+    if not topics and not all_topics and filter is None and not no_filter and not flow:
+        raise typer.BadParameter("nothing to change: give --topic, --all-topics, --filter, --no-filter or a limit")
     new_topics = None if all_topics else topics or KEEP
     new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
-        now = client.update_subscription(queue, name, topics=new_topics, filter=new_filter, dry_run=dry_run)
+        now = client.update_subscription(queue, name, topics=new_topics, filter=new_filter, flow=flow, dry_run=dry_run)
     if as_json:
         rule = None if now.filter is None else msgspec.json.decode(now.filter)
         done = {"queue": queue, "subscription": name, "updated": not dry_run}
-        show_json({**done, "topics": list(now.topics), "filter": rule})
+        show_json({**done, "topics": list(now.topics), "filter": rule, "flow": msgspec.to_builtins(now.flow)})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}"
+    says += f"; flow {flowing.described(now.flow)}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
 
 

@@ -16,7 +16,7 @@ from delivery.cli import options
 from delivery.cli.output import moment, show_json, span
 
 if TYPE_CHECKING:
-    from delivery.metastore.records import Pause
+    from delivery.metastore.flow import Pause
 
 For = Annotated[
     str | None, typer.Option("--for", metavar="TIME", help="How long: 90s, 10m, 1h30m.", show_default="until a resume")

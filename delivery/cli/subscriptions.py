@@ -1,10 +1,11 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, pause, lag,
-lag_seconds}` with the filter as a rule, null without one, the listener as `host:port`, null when none is attached, and
-the pause as `{since, until}`, null when there is none; `lag` counts messages and `lag_seconds` is the age of the oldest
-of them that is not acknowledged. `subscription info` adds `partitions`: per partition `{partition, start, position,
-end, lag, lag_seconds, host}`. Numbers that cannot be had now (its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, pause,
+flow, lag, lag_seconds}` with the filter as a rule, null without one, the listener as `host:port`, null when none is
+attached, the pause as `{since, until}`, null when there is none, and the flow as its fields, 0 for no limit; `lag`
+counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info` adds
+`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had now
+(its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options
+from delivery.cli import flowing, options
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
@@ -44,6 +45,8 @@ def create(
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    messages_per_second: flowing.MessagesPerSecond = None,
+    bytes_per_second: flowing.BytesPerSecond = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -55,8 +58,11 @@ def create(
     from delivery.client import connect
 
     first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    flow = flowing.given(messages_per_second=messages_per_second, bytes_per_second=bytes_per_second)
     with connect(zookeeper) as client:
-        record = client.create_subscription(queue, name, partitions=chosen, topics=topics or None, start=first)
+        record = client.create_subscription(
+            queue, name, partitions=chosen, topics=topics or None, start=first, flow=flow
+        )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
@@ -114,6 +120,7 @@ def info(
         ("filter", found.filter or "none"),
         ("listener", found.listener or "none is attached"),
         ("paused", described(found.pause)),
+        ("flow", flowing.described(found.flow)),
     ])  # fmt: skip
     print()
     columns = [
@@ -169,6 +176,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "listener": found.listener,
         "pause": pause_fields(found.pause),
+        "flow": msgspec.to_builtins(found.flow),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
     }

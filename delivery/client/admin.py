@@ -18,9 +18,9 @@ from delivery.errors import HootError, InvalidRequest, SubscriptionExists, Unkno
 from delivery.filters import FilterGiven, TopicsGiven
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.flow import check_pause, pausing, seconds_paused
+from delivery.metastore.flow import Flow, FlowGiven, Pause, check_pause, seconds_paused
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.records import HostRecord, Pause, QueueRecord, SubscriptionRecord
+from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -81,6 +81,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """host:port of the subscriber that is attached."""
     pause: Pause | None
     """None when it is not paused, or no longer."""
+    flow: Flow
     partitions: tuple[SubscribedPartition, ...]
 
     @property
@@ -162,7 +163,8 @@ class Admin:
             partitions.append(self._subscribed(queue, number, start, position))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, _lasting(record.pause), tuple(partitions),
+            None if listener is None else listener.host_port, _lasting(record.pause), record.flow,
+            tuple(partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -178,10 +180,10 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, *, dry_run: bool
+        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, flow: FlowGiven, *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_)
+        wanted = change(topics, filter_, flow)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
@@ -189,11 +191,11 @@ class Admin:
     def pause(self, queue: str, name: str, until: datetime | None, seconds: float | None) -> SubscriptionRecord:
         """See Client.pause."""
         wanted = check_pause(until, seconds, time.time_ns() // 1_000_000)
-        return self._catalog.change_subscription(queue, name, pausing(wanted))
+        return self._catalog.change_subscription(queue, name, lambda one: msgspec.structs.replace(one, pause=wanted))
 
     def resume(self, queue: str, name: str) -> SubscriptionRecord:
         """See Client.resume."""
-        return self._catalog.change_subscription(queue, name, pausing(None))
+        return self._catalog.change_subscription(queue, name, lambda one: msgspec.structs.replace(one, pause=None))
 
     def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""

@@ -20,6 +20,7 @@ from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.flow import FlowGiven
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
@@ -152,28 +153,30 @@ class Client:
 
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
-        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest",
+        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", flow: FlowGiven = KEEP,
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter` and `start` as in Subscriber.subscribe. Raises SubscriptionExists,
+        `partitions`, `topics`, `filter`, `start` and `flow` as in Subscriber.subscribe. Raises SubscriptionExists,
         UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
         """
-        return self._open().create_subscription(name, check_request(queue, partitions, topics, start, filter))
+        request = check_request(queue, partitions, topics, start, filter, flow=flow)
+        return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, dry_run: bool = False,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, flow: FlowGiven = KEEP, dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
-        """Change what a subscription takes, attached or not; its workers follow at once, from their checkpoints on.
+        """Change what a subscription takes and how fast, attached or not; its workers follow at once.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
-        is left out stays. What is out at that moment may still be handled under the old filter. Gives the
-        preferences as they are then; `dry_run` changes nothing.
+        is left out stays. `flow` is a Flow, or a dict of those of its fields that change (docs/flow.md). What is out at
+        that moment may still be handled under the old filter. Gives the preferences as they are then; `dry_run`
+        changes nothing.
 
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
-        return self._open().update_subscription(queue, name, topics, filter, dry_run=dry_run)
+        return self._open().update_subscription(queue, name, topics, filter, flow, dry_run=dry_run)
 
     def pause(
         self, queue: str, name: str, *, until: datetime | None = None, seconds: float | None = None

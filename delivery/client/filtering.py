@@ -15,6 +15,7 @@ from delivery.filters.explaining import Part, explain, row_of
 from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.flow import FlowGiven, changed_flow
 from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message, check_partition
 from delivery.rpc.protocol import load_idl
@@ -34,12 +35,15 @@ class Explained(msgspec.Struct, frozen=True):
     """Its topics and its filter, all of which must hold, and what their parts came to."""
 
 
-def change(topics: TopicsGiven, filter_: FilterGiven) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
+def change(
+    topics: TopicsGiven, filter_: FilterGiven, flow: FlowGiven
+) -> Callable[[SubscriptionRecord], SubscriptionRecord]:  # fmt: skip
     """How to change the preferences of a subscription. Raises InvalidRequest."""
     wanted_topics, wanted_filter = topics_asked(topics), filter_asked(filter_)
     return lambda record: msgspec.structs.replace(
-        record, topics=kept(wanted_topics, record.topics), filter=kept(wanted_filter, record.filter)
-    )
+        record, topics=kept(wanted_topics, record.topics), filter=kept(wanted_filter, record.filter),
+        flow=changed_flow(flow, record.flow),
+    )  # fmt: skip
 
 
 class Filtering:

@@ -95,7 +95,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._gate = Gate()
+        self.gate = Gate()
         self._link = Link(record.queue, record.name, attached.listener, tools.config)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
@@ -107,7 +107,7 @@ class Delivery:
         self.regulate(self.attached)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.run)
-            nursery.start_soon(self._gate.run)
+            nursery.start_soon(self.gate.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
@@ -116,7 +116,13 @@ class Delivery:
     def regulate(self, attached: Attached) -> None:
         """Go on with this registration, in which no more has changed than whether and how fast to deliver."""
         self.attached = attached
-        self._gate.pause(seconds_paused(attached.subscription.pause, time.time_ns() // 1_000_000))
+        self.gate.pause(seconds_paused(attached.subscription.pause, time.time_ns() // 1_000_000))
+        self._share_limits()
+
+    def _share_limits(self) -> None:
+        """Each host has the part of the limits that its partitions are of all: together they keep to the whole."""
+        record = self.attached.subscription
+        self.gate.limit(record.flow, len(self.workers) / len(record.starts))
 
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
@@ -170,11 +176,13 @@ class Delivery:
         if self._draining:
             return False
         self.workers[partition] = worker
+        self._share_limits()
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
                 await worker.run(self._link)
         finally:
             del self.workers[partition]
+            self._share_limits()
         return moved_on
 
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
@@ -195,7 +203,7 @@ class Delivery:
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         policy = self.attached.subscription.retry
         state, position = taken.value, self._position(key, taken, watermark)
-        return Begin(position, _first_run(), policy, state.failing, state.parked, self._gate)
+        return Begin(position, _first_run(), policy, state.failing, state.parked, self.gate)
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

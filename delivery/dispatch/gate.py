@@ -7,6 +7,7 @@ from collections.abc import Callable
 import trio
 
 from delivery.dispatch.pace import FOREVER, Pace
+from delivery.metastore.flow import Flow
 
 Tell = Callable[[], None]
 
@@ -23,6 +24,21 @@ class Gate:
         """See Pace.pause."""
         self._pace.pause(seconds, trio.current_time())
         self._changed.unpark_all()
+
+    def limit(self, flow: Flow, share: float) -> None:
+        """See Pace.limit."""
+        self._pace.limit(flow, share)
+        self._changed.unpark_all()
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """Messages and bytes of a push."""
+        return self._pace.largest
+
+    def sent(self, messages: int, size: int) -> None:
+        """A push went out."""
+        if self._pace.regulates:
+            self._pace.sent(messages, size, trio.current_time())
 
     def is_open(self, tell: Tell) -> bool:
         """Whether a push may go out now. If not, `tell` is called once when one may, in the order of asking."""

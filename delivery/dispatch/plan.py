@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from delivery.metastore.flow import Flow
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 
 SubscriptionKey = tuple[str, str]
@@ -49,4 +50,5 @@ def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Ma
 
 def _lasting(attached: Attached) -> Attached:
     """Without what a running delivery can change."""
-    return msgspec.structs.replace(attached, subscription=msgspec.structs.replace(attached.subscription, pause=None))
+    lasting = msgspec.structs.replace(attached.subscription, flow=Flow(), pause=None)
+    return msgspec.structs.replace(attached, subscription=lasting)

@@ -101,7 +101,7 @@ class MessageSender:
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as window, gate and connection let it."""
-        while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+        while (run := self._current) is not None and (piece := run.buffer.first(*self._gate.largest)) is not None:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
@@ -138,6 +138,7 @@ class MessageSender:
         first = self._more_of_first()
         more = More(None if first is None else first.parked, again=True, settled=step.settled)
         self._counters.pushed(self._stream.queue, self._stream.subscription, len(step.ids), len(data))
+        self._gate.sent(len(step.ids), len(data))
         self._retrier.parking.sent(step)
         try:
             on_answer = partial(self._answered_again, window.run, step)
@@ -158,6 +159,7 @@ class MessageSender:
                 self._on_position(window.position)
             return
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
+        self._gate.sent(piece.messages, len(piece.data))
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()

@@ -25,6 +25,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
+from delivery.metastore.flow import Flow, Pause
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import QueueSettings, lay_out
 
@@ -70,14 +71,6 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
 
 
-class Pause(msgspec.Struct, frozen=True):
-    """Nothing is delivered meanwhile."""
-
-    since_ms: int
-    until_ms: int | None = None
-    """When it ends by itself, by the hosts' clocks; None: when somebody resumes it."""
-
-
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The durable side of a subscription: its preferences."""
 
@@ -100,6 +93,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a message that was not handled."""
     released_ms: int = 0
     """When an operator last released what was parked: hosts look at the states again when it changes."""
+    flow: Flow = Flow()
+    """How fast it is delivered at most."""
     pause: Pause | None = None
     """None when it was never paused, or was resumed; one that is over means nothing."""
 

@@ -5,8 +5,8 @@ the subscription is registered. A start counts once: a subscription that exists 
 start.
 
 Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
-subscription is not undone by the next start of its program; None means none. So does its retry policy, where none is
-given.
+subscription is not undone by the next start of its program; None means none. So do its retry policy and its flow, where
+none is given.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.metastore.flow import Flow, FlowGiven, changed_flow
 from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.model import check_name, check_partition
@@ -42,6 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its canonical JSON."""
     retry: RetryPolicy | None = None
     """None leaves it as it is."""
+    flow: FlowGiven = KEEP
 
 
 def check_request(
@@ -51,6 +53,8 @@ def check_request(
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
     retry: RetryPolicy | None = None,
+    *,
+    flow: FlowGiven = KEEP,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     own: Mapping[int, Start] = {}
@@ -63,10 +67,12 @@ def check_request(
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
+    changed_flow(flow, Flow())
     return Request(
         queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
+        flow=flow,
     )  # fmt: skip
 
 
@@ -117,6 +123,7 @@ def new_record(
         moves=0 if found is None else found.moves,
         retry=request.retry or (RetryPolicy() if found is None else found.retry),
         released_ms=0 if found is None else found.released_ms,
+        flow=changed_flow(request.flow, Flow() if found is None else found.flow),
         pause=None if found is None else found.pause,
     )  # fmt: skip
 

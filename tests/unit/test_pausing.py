@@ -13,10 +13,9 @@ from delivery.dispatch.plan import steps
 from delivery.dispatch.target import STATUS_OK
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import InvalidRequest
-from delivery.metastore.flow import check_pause, seconds_paused
+from delivery.metastore.flow import Pause, check_pause, seconds_paused
 from delivery.metastore.managers.records import ParkedKey, check_preferences
 from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.records import Pause
 from delivery.model import Message
 from tests.dispatch import (
     SMALL,

@@ -1,15 +1,16 @@
-"""`hoot subscription pause` and `resume`, with a real host that is killed and real subscribers."""
+"""`hoot subscription pause`, `resume` and limits, with a real host that is killed and real subscribers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import pytest
 
-from delivery import Client, connect
+from delivery import Client, NewMessage, connect
 from delivery.local import LocalEngine
-from subscriber import Message, Subscriber
+from subscriber import Flow, Message, Subscriber
 from tests.integration.cli.running import SECONDS, Hoot
 from tests.integration.embedded import eventually
 from tests.integration.engine import engine as one_host
@@ -85,3 +86,34 @@ def test_what_cannot_be_paused_is_refused(running: LocalEngine, client: Client) 
     hoot.refused("subscription", "pause", "quiet", "mail", "--until", "latest", status=2)
     hoot.refused("subscription", "pause", "quiet", "mail", "--until", "-1h", status=2)
     assert "for 1h" in hoot("subscription", "pause", "quiet", "mail", "--for", "1h1m").stdout
+
+
+def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: LocalEngine, client: Client) -> None:
+    hoot, queue, heard = Hoot(running.address), client.create_queue("sent", partitions=2), list[float]()
+    for partition in (0, 1):
+        queue.put_many([NewMessage(b"x", partition=partition) for _ in range(500)])
+    subscriber = Subscriber("mail", zookeeper=running.address)
+    subscriber.subscribe(
+        "sent", start="earliest", flow=Flow(messages_per_second=20), listener=lambda _: heard.append(monotonic())
+    )
+    with subscriber:
+        eventually(lambda: len(heard) > 30, "some of them", SECONDS)
+        assert len(heard) <= 20 * (heard[-1] - heard[0]) + 10
+        assert hoot.json("subscription", "info", "sent", "mail")["flow"]["messages_per_second"] == 20
+        assert "20 messages/s" in hoot("subscription", "info", "sent", "mail").stdout
+        changed = ["--messages-per-second", "0", "--bytes-per-second", "64MiB"]
+        assert hoot.json("subscription", "update", "sent", "mail", *changed)["flow"] == {
+            "messages_per_second": 0, "bytes_per_second": 64 << 20,
+        }  # fmt: skip
+        eventually(lambda: len(heard) == 1000, "the rest", SECONDS)
+    assert client.subscription_info("sent", "mail").flow == Flow(bytes_per_second=64 << 20)
+
+
+def test_limits_that_cannot_be_are_refused_and_change_nothing(running: LocalEngine, client: Client) -> None:
+    hoot = Hoot(running.address)
+    client.create_queue("calm")
+    hoot.refused("subscription", "create", "calm", "mail", "--messages-per-second", "0.001", status=2)
+    hoot("subscription", "create", "calm", "mail", "--bytes-per-second", "1KiB")
+    assert "limit" in hoot.refused("subscription", "update", "calm", "mail", status=2)["message"]
+    hoot.refused("subscription", "update", "calm", "mail", "--bytes-per-second", "-1", status=2)
+    assert client.subscription_info("calm", "mail").flow == Flow(bytes_per_second=1024)
