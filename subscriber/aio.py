@@ -29,7 +29,8 @@ class AsyncSubscriber(Declaration):
         async with AsyncSubscriber("audit", zookeeper="127.0.0.1:2181") as subscriber: ...
         await nursery.start(subscriber.run)
 
-    Async listeners run as coroutines in this loop, one at a time; sync ones on one thread of the subscriber's. `run`
+    Async listeners run as coroutines in this loop, one at a time; sync ones on one thread of the subscriber's; with
+    `subscribe(concurrency=…)` several at a time. `run`
     owns everything; `start` and `async with` run it in a nursery.
     """
 
@@ -40,12 +41,12 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP,
+        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
         request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, concurrency)
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])
@@ -94,7 +95,7 @@ class AsyncSubscriber(Declaration):
         if runtime is None or ended is None:
             return
         runtime.stop()
-        if trio.lowlevel.current_task() is not runtime.dispatcher.task:
+        if not runtime.dispatcher.is_own_task:
             await ended.wait()
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from delivery.errors import InvalidRequest
 from delivery.metastore.request import Request
-from subscriber.listeners import Form, Registered, Where, check_listener, check_where
+from subscriber.listeners import Form, Registered, Where, check_concurrency, check_listener, check_where
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
@@ -82,7 +82,8 @@ class Declaration:
     def on_event(self, call: F) -> F:
         """Call `call(event)` when a subscription changes its state, a push fails or a partition has another owner.
 
-        See Event. On the dispatch thread, between the callbacks for messages; for sync functions alone. What one raises
+        See Event. On the dispatch thread, between the callbacks for messages, or with `concurrency` on the thread of
+        the callback in question, but no two at the same time; for sync functions alone. What one raises
         is logged. Raises InvalidRequest as `listener` does.
         """
         registered = check_listener(call, "message")
@@ -97,13 +98,15 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
-    ) -> Subscription:
+        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None],
+        concurrency: int,
+    ) -> Subscription:  # fmt: skip
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        listeners_now = (*self._everywhere, *given)
+        made = Subscription(self.name, request, listeners_now, check_where(where), check_concurrency(concurrency))
         self.subscriptions[request.queue] = made
         return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -38,12 +39,13 @@ class Runtime:
     """Owns the port, the dispatch thread and the ZooKeeper session while `run` runs. Runs once."""
 
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
-        """`on_event` is called on the dispatch thread."""
+        """`on_event` is called on the threads that call listeners, once at a time."""
         self._settings, self._on_event = settings, on_event
         self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
         self._registration = SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force)
         self._dispatcher = Dispatcher()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
+        self._telling = threading.RLock()
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
@@ -141,11 +143,14 @@ class Runtime:
         queue = subscription.queue
         listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
         attachment = Attachment(subscription, plan.record, listener)
+        if subscription.concurrency > 1:
+            attachment.strands = self._dispatcher.strands(subscription.concurrency)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
             await trio.to_thread.run_sync(self._registration.register, plan, listener)
         except BaseException:
             del self._service.attached[queue]
+            attachment.end()
             raise
         self._registration.watch(queue, partial(self._post, self._hint))
         self._set_state(attachment, "attached")
@@ -204,7 +209,7 @@ class Runtime:
             log.warning("subscriber %s: a listener still runs after %g s; it is left to itself", self._settings.name,
                         self._settings.grace_seconds)  # fmt: skip
         for attachment in self._service.attached.values():
-            attachment.ended = True
+            attachment.end()
             attachment.subscription.state = "stopped"
         await trio.to_thread.run_sync(self._zookeeper.stop)
 
@@ -212,7 +217,7 @@ class Runtime:
 
     def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
         """One subscription is over. When it was the last, so is `run`."""
-        attachment.ended = True
+        attachment.end()
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         if error is not None and not self._service.attached:
@@ -236,7 +241,8 @@ class Runtime:
 
     def _tell(self, event: Event) -> None:
         try:
-            self._on_event(event)
+            with self._telling:
+                self._on_event(event)
         except Exception:
             log.exception("a callback for events failed")
 
@@ -269,5 +275,8 @@ def only_error(error: BaseException) -> BaseException:
 
 def _limits(settings: Settings) -> ServerLimits:
     return ServerLimits(
-        connections_max=settings.connections_max, pipeline_max=settings.waiting_pushes_max, idle_seconds=_IDLE_SECONDS
+        connections_max=settings.connections_max,
+        pipeline_max=settings.waiting_pushes_max,
+        idle_seconds=_IDLE_SECONDS,
+        in_order=False,
     )

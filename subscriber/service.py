@@ -4,30 +4,34 @@
          → `_handle` on the dispatch thread: the inbox, decoding, the listeners
          → back to the trio thread: the reply, in order
 
+With concurrency the partitions are strands of their own, or with order="key" the keys (`abreast`).
+
 Whatever goes wrong with a push is an answer to it; nothing is skipped in silence.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
 
 import msgspec
 
-from delivery.batch import headers_in, open_batch
-from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.errors import InvalidRequest, ServiceStopping
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
+from subscriber.abreast import Abreast
 from subscriber.dispatch import Dispatcher
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
+from subscriber.keyed_push import KeyedPush
 from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
 from subscriber.outcomes import Outcome, Reject, Retry
+from subscriber.pushes import Push, batches, last_id, pieces
+from subscriber.strands import Strands
 from subscriber.subscription import Event, Subscription
 
 log = logging.getLogger(__name__)
@@ -43,8 +47,17 @@ class Attachment:
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
+        self.strands: Strands | None = None
+        """Where its partitions are worked off side by side, or with order="key" its keys; None on the one thread."""
+        self._abreast: dict[int, Abreast] = {}
         self._listeners: tuple[Registered, ...] = ()
         self._calls: Calls | None = None
+
+    def end(self) -> None:
+        """Call no listener for it any more."""
+        self.ended = True
+        if self.strands is not None:
+            self.strands.stop()
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
@@ -54,21 +67,16 @@ class Attachment:
             self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
         return self._calls
 
-
-class Push(Protocol):
-    """The struct of the IDL, once it is known to be complete."""
-
-    queue: str
-    subscription: str
-    partition: int
-    epoch: int
-    run: int
-    after: int
-    batches: bytes
-    moves: int | None
-    parked: Sequence[Any] | None
-    again: bool | None
-    settled: Sequence[int] | None
+    def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
+        """What works the keys of a partition off side by side, if they are to be."""
+        if self.strands is None or self.record.retry.order != "key":
+            return None
+        found = self._abreast.get(partition)
+        if found is None:
+            submit = self.strands.submit
+            found = Abreast(inbox, lambda key, job: submit((partition, key), job))
+            self._abreast[partition] = found
+        return found
 
 
 class Counters(msgspec.Struct):
@@ -85,10 +93,11 @@ class ListenerService:
 
     def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
-        self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
+        self._name, self.dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
+        self._counting = threading.Lock()
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
@@ -101,75 +110,87 @@ class ListenerService:
             raise InvalidRequest("a push lacks one of its fields")
         attachment = self.attached.get(push.queue) if push.subscription == self._name else None
         if attachment is None:
-            return _ready(self._answer(Status.UNKNOWN, push.after))
+            return _ready(self.answer(Status.UNKNOWN, push.after))
         inbox = attachment.inbox.arrive(push.partition, (push.epoch, push.run))
         if isinstance(inbox, Status):
-            return _ready(self._answer(inbox, push.after))
+            return _ready(self.answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        self._dispatcher.submit(partial(self._dispatch, attachment, inbox, push, answer))
+        abreast = attachment.abreast(push.partition, inbox)
+        job = partial(self._dispatch, attachment, inbox, push, answer)
+        if abreast is not None:
+            job = partial(abreast.take, KeyedPush(self, attachment, inbox, push, job, answer))
+        if attachment.strands is None:
+            self.dispatcher.submit(job)
+        else:
+            attachment.strands.submit(push.partition, job)
         return answer
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
         return "" if attachment is None else attachment.listener.token
 
-    # -- on the dispatch thread
+    # -- on the dispatch thread, or those of the subscription
 
     def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
         elif attachment.ended:
-            result = self._answer(Status.UNKNOWN, push.after)
+            result = self.answer(Status.UNKNOWN, push.after)
         else:
             try:
                 result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
-        self._dispatcher.post(partial(answer.give, result))
+        self.dispatcher.post(partial(answer.give, result))
 
-    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
+    def begin_push(self, inbox: PartitionInbox, push: Push) -> Status | int:
+        """See PartitionInbox.begin; tells of a move, and counts what is not to be handled."""
         parked = [(one.id, one.key) for one in push.parked or ()]
         begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0, parked, retry=bool(push.again))
         if inbox.moved_from is not None:
             self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):
-            self._count(begin)
-            return self._answer(begin, push.after)
+            self.count("stale" if begin is Status.STALE else "skipped")
+        return begin
+
+    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
+        begin = self.begin_push(inbox, push)
+        if isinstance(begin, Status):
+            return self.answer(begin, push.after)
         position, holding = begin, inbox.holding
         try:
-            calls = attachment.calls(self._dispatcher)
+            calls = attachment.calls(self.dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key" and not calls.takes_lists
-            for last_id, messages in _pieces(push, begin, whole=calls.whole):
+            for last, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
-                    call_by_key(calls, holding, messages, partial(self._note, push))
+                    call_by_key(calls, holding, messages, partial(self.note, push))
                 elif holding:
                     calls.run(list(holding.free(messages)))
                 else:
                     calls.run(messages)
-                position = max(position, last_id)
+                position = max(position, last)
         except ListenerFailed as failure:
-            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure, self._unhandled(failure))
+            return self.failed(inbox, push, failure)
         except Abandoned:
             raise
         except Exception as error:  # noqa: BLE001 - a CorruptRecord, or a defect here, which must not stall in silence
-            unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
-            return self._failed(inbox, push, position, error, unreadable)
-        self.counters.pushes += 1
-        unhandled = holding.between(push.after, _last_id(push)) if holding else ()
-        return self._answer(Status.OK, inbox.end(position), unhandled)
+            return self.unreadable(inbox, push, position, error)
+        self.count("pushes")
+        unhandled = holding.between(push.after, last_id(push)) if holding else ()
+        return self.answer(Status.OK, inbox.end(position), unhandled)
 
     def _retried(self, calls: Calls, holding: Holding, push: Push) -> object:
         """The answer to a push of parked messages."""
         for number in push.settled or ():
             holding.settle(number)
         failures: list[Unhandled] = []
-        for _, messages in _batches(push, -1):
-            failures += call_again(calls, holding, messages, partial(self._note, push))
-        self.counters.pushes += 1
-        return self._answer(Status.OK, push.after, failures)
+        for _, messages in batches(push, -1):
+            failures += call_again(calls, holding, messages, partial(self.note, push))
+        self.count("pushes")
+        return self.answer(Status.OK, push.after, failures)
 
     def _moved(self, push: Push, former: int) -> None:
         log.info("subscription %s on %s/%d comes from another owner: epoch %d after %d", self._name, push.queue,
@@ -177,23 +198,31 @@ class ListenerService:
         moved = Event("moved", push.queue, partition=push.partition, former_epoch=former, epoch=push.epoch)
         self._on_event(moved)
 
-    def _failed(
+    def failed(self, inbox: PartitionInbox, push: Push, failed: ListenerFailed) -> object:
+        """The answer to a push that a listener ended its run at."""
+        return self._ended_run(inbox, push, failed.handled, failed.__cause__ or failed, self._unhandled(failed))
+
+    def unreadable(self, inbox: PartitionInbox, push: Push, position: int, error: Exception) -> object:
+        """The answer to a push that cannot be read behind `position`."""
+        unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
+        return self._ended_run(inbox, push, position, error, unreadable)
+
+    def _ended_run(
         self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException, unhandled: Unhandled
     ) -> object:  # fmt: skip
-        """The answer to a push that ended its run."""
         held = inbox.holding.between(push.after, handled) if inbox.holding else []
         position = inbox.fail(handled)
         self._tell_failed(push, unhandled, error)
-        return self._answer(Status.FAILED, position, [*held, unhandled])
+        return self.answer(Status.FAILED, position, [*held, unhandled])
 
-    def _note(self, push: Push, failed: ListenerFailed) -> Unhandled:
+    def note(self, push: Push, failed: ListenerFailed) -> Unhandled:
         """A message that was not handled, while the run goes on."""
         unhandled = self._unhandled(failed)
         self._tell_failed(push, unhandled, failed.__cause__ or failed)
         return unhandled
 
     def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
-        self.counters.failed += 1
+        self.count("failed")
         trace = None if isinstance(error, Outcome) else error
         log.warning("subscription %s on %s/%d failed at id %d: %s", self._name, push.queue, push.partition,
                     unhandled.id, unhandled.error, exc_info=trace)  # fmt: skip
@@ -207,13 +236,13 @@ class ListenerService:
             kind = REJECTED
         return Unhandled(failed.first, failed.message.key, kind, after_ms, _described(error), failed.last)
 
-    def _count(self, status: Status) -> None:
-        if status is Status.STALE:
-            self.counters.stale += 1
-        else:
-            self.counters.skipped += 1
+    def count(self, field: str) -> None:
+        """One more of what the counter of that name counts; from any thread."""
+        with self._counting:
+            setattr(self.counters, field, getattr(self.counters, field) + 1)
 
-    def _answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+    def answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+        """A PushReply."""
         failures = [
             self._idl.Failure(
                 id=one.id, last=one.last or one.id, kind=one.kind, afterMs=one.after_ms, error=one.error, key=one.key
@@ -221,45 +250,6 @@ class ListenerService:
             for one in unhandled
         ]
         return self._idl.PushReply(status=int(status), position=position, failures=failures or None)
-
-
-def _last_id(push: Push) -> int:
-    """The last id that the push itself covers, however far the inbox is."""
-    return max((header.last_id for _, header in headers_in(push.batches)), default=push.after)
-
-
-def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
-    """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
-
-    Raises CorruptRecord in the place of the first batch that is damaged.
-    """
-    if not whole:
-        yield from _batches(push, after)
-        return
-    messages: list[Message] = []
-    last_id = after
-    damage: CorruptRecord | None = None
-    try:
-        for last, part in _batches(push, after):
-            messages += part
-            last_id = last
-    except CorruptRecord as error:
-        damage = error
-    yield last_id, messages
-    if damage is not None:
-        raise damage
-
-
-def _batches(push: Push, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
-    data, end = push.batches, 0
-    for at, header in headers_in(data):
-        end = at + header.length
-        if header.partition != push.partition:
-            raise CorruptRecord(f"a push of partition {push.partition} holds a batch of partition {header.partition}")
-        if header.last_id > after:
-            yield header.last_id, open_batch(data[at:end], header).messages(push.queue, after)
-    if end != len(data):
-        raise CorruptRecord(f"a push ends with {len(data) - end} bytes that are no whole batch")
 
 
 def _described(error: BaseException) -> str:

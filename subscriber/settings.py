@@ -36,8 +36,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long after a crash ZooKeeper still shows this subscriber as attached. A restart need not wait for it."""
     connections_max: int = 256
     """Region hosts, one connection each and subscription; more are closed at once."""
-    waiting_pushes_max: int = 64
-    """Pushes of one connection that are not answered yet; the next is not read before one is."""
+    waiting_pushes_max: int = 1000
+    """Pushes of one connection that are not answered yet; the next is not read before one is, nor while they take 32
+    MiB. Many small ones may wait for one partition, and must not keep those of others from being read."""
 
     def check(self) -> Settings:
         """These settings if all can be used. Raises InvalidRequest for the name, ConfigError for everything else."""

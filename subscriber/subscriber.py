@@ -42,9 +42,9 @@ class Subscriber(Declaration):
         subscriber.run()
 
     Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
-    run in its own trio loop. Delivery is at least once: a message whose listener raised or returned Retry, and what was
-    not acknowledged before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may
-    be called from any thread.
+    run in its own trio loop. `subscribe(concurrency=…)` has several run at the same time. Delivery is at least once: a
+    message whose listener raised or returned Retry, and what was not acknowledged before a crash, comes again. Whoever
+    starts it stops it, or uses `with` or `run`. Its methods may be called from any thread.
     """
 
     _thread: threading.Thread | None = None
@@ -56,7 +56,7 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP,
+        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -68,13 +68,15 @@ class Subscriber(Declaration):
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
         or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
         `retry` says what becomes of messages that are not handled; None leaves that as it is. `flow` limits how fast
-        they come (docs/flow.md): a Flow, or a dict of those of its fields that are to change. The subscription is
-        registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or
-        `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint),
-        and then what `start` raises.
+        they come (docs/flow.md): a Flow, or a dict of those of its fields that are to change. With `concurrency` above
+        1 so many callbacks of this subscription run at the same time: each partition, or with
+        `RetryPolicy(order="key")` each key, still one message after another. The subscription is registered, and
+        "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or `batch_listener`
+        given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint), and then what
+        `start` raises.
         """
         request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, concurrency)
         runtime = self._runtime
         if runtime is not None:
             try:

@@ -50,8 +50,9 @@ class Subscription:
     """
 
     def __init__(
-        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None
-    ) -> None:
+        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None,
+        concurrency: int = 1,
+    ) -> None:  # fmt: skip
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""
         self.request = request
@@ -62,6 +63,8 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.concurrency = concurrency
+        """How many callbacks may run at the same time."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"
@@ -75,7 +78,8 @@ class Subscription:
         """Call `call(message)` for each message; gives `call` back, so that it serves as a decorator.
 
         A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
-        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time. An exception
+        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time, but for its
+        subscriptions with `concurrency`, which have threads of their own, and a task for each call. An exception
         means that the message was not handled, and so does Retry or Reject, returned or raised: docs/retries.md says
         what follows. Raises InvalidRequest when it cannot be called with one positional argument.
         """
