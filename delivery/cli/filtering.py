@@ -45,6 +45,8 @@ def update(
     no_filter: NoFilter = False,
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
+    window_messages: flowing.WindowMessages = None,
+    window_bytes: flowing.WindowBytes = None,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
@@ -58,7 +60,10 @@ def update(
 
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
-    flow = flowing.given(messages_per_second=messages_per_second, bytes_per_second=bytes_per_second)
+    flow = flowing.given(
+        messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
+        window_bytes=window_bytes,
+    )  # fmt: skip
     if not topics and not all_topics and filter is None and not no_filter and not flow:
         raise typer.BadParameter("nothing to change: give --topic, --all-topics, --filter, --no-filter or a limit")
     new_topics = None if all_topics else topics or KEEP

@@ -47,6 +47,8 @@ def create(
     start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
+    window_messages: flowing.WindowMessages = None,
+    window_bytes: flowing.WindowBytes = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -58,7 +60,10 @@ def create(
     from delivery.client import connect
 
     first, chosen = options.place(start, "--from"), options.chosen(partitions)
-    flow = flowing.given(messages_per_second=messages_per_second, bytes_per_second=bytes_per_second)
+    flow = flowing.given(
+        messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
+        window_bytes=window_bytes,
+    )  # fmt: skip
     with connect(zookeeper) as client:
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, start=first, flow=flow

@@ -27,10 +27,13 @@ class Buffer:
 
     def __init__(
         self, messages_max: int, bytes_max: int, on_filled: Callable[[], None],
-        cut: Callable[[Piece], Iterable[Piece]] | None = None,
+        cut: Callable[[Piece], Iterable[Piece]] | None = None, after: int = -1,
     ) -> None:  # fmt: skip
-        """`on_filled` is called when a piece was added; with `cut` each is cut before that."""
-        self._cut = cut
+        """`on_filled` is called when a piece was added; with `cut` each is cut before that.
+
+        `after` is where the run begins: a part of a piece has only messages behind it.
+        """
+        self._cut, self._after = cut, after
         self._limits = (messages_max, bytes_max)
         self._pieces: deque[Piece | Rest] = deque()
         self._messages = self._bytes = 0
@@ -83,8 +86,10 @@ class Buffer:
 
     def _cut_first(self, messages_max: float, bytes_max: float) -> Piece:
         found = self._pieces.popleft()
-        rest = Rest(found.data, found.messages, found.last_id) if isinstance(found, Piece) else found
+        rest = found if isinstance(found, Rest) else Rest(found.data, found.messages, found.last_id, self._after)
+        before = rest.messages
         data, messages, end = rest.take(messages_max, bytes_max)
+        self._messages -= before - rest.messages - messages
         if rest.messages:
             self._pieces.appendleft(rest)
         else:

@@ -17,6 +17,8 @@ class Gate:
 
     def __init__(self) -> None:
         self._pace = Pace()
+        self.flow = Flow()
+        """What is asked for; its limits on windows are the senders' business."""
         self._waiting: dict[Tell, None] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
@@ -27,6 +29,7 @@ class Gate:
 
     def limit(self, flow: Flow, share: float) -> None:
         """See Pace.limit."""
+        self.flow = flow
         self._pace.limit(flow, share)
         self._changed.unpark_all()
 

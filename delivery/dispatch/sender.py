@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.gate import Gate
 from delivery.dispatch.parking import SendAgain
@@ -74,10 +75,11 @@ class MessageSender:
 
     def __init__(
         self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier,
-        gate: Gate | None = None,
+        gate: Gate | None = None, *, adapting: Adapting | None = None,
     ) -> None:  # fmt: skip
-        """Without a `gate` nothing holds it up."""
+        """Without a `gate` nothing holds it up, and without `adapting` the window is as it was made."""
         self._stream, self._window, self._counters, self._gate = stream, window, counters, gate or Gate()
+        self._adapting, self._limits = adapting, (window.messages_max, window.bytes_max)
         self._on_position, self._retrier = on_position, retrier
         self._first: More | None = None
         """For the first push of a run."""
@@ -101,7 +103,8 @@ class MessageSender:
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as window, gate and connection let it."""
-        while (run := self._current) is not None and (piece := run.buffer.first(*self._gate.largest)) is not None:
+        largest = self._fit_window()
+        while (run := self._current) is not None and (piece := run.buffer.first(*largest)) is not None:
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
@@ -110,6 +113,15 @@ class MessageSender:
             ):
                 return
             self._send(run.buffer.take(), run.target)
+
+    def _fit_window(self) -> tuple[float, float]:
+        """Let so much out as the subscription says, or as it can do with; gives messages and bytes of a push."""
+        window, flow, (messages_max, bytes_max) = self._window, self._gate.flow, self._limits
+        wanted = flow.window_messages or (messages_max if self._adapting is None else self._adapting.messages)
+        window.messages_max = min(messages_max, wanted)
+        window.bytes_max = min(bytes_max, flow.window_bytes or bytes_max)
+        messages, size = self._gate.largest
+        return min(messages, window.messages_max), min(size, window.bytes_max)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
@@ -160,6 +172,8 @@ class MessageSender:
             return
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         self._gate.sent(piece.messages, len(piece.data))
+        if self._adapting is not None:
+            sent.at = trio.current_time()
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()
@@ -177,6 +191,8 @@ class MessageSender:
             if answer.failures and not self._park(sent, answer.failures):
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
+            if self._adapting is not None:
+                self._adapting.answered(sent.messages, sent.at, trio.current_time())
             self._finish(sent)
             self.pump()
         elif answer.status == STATUS_FAILED:

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
+from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
@@ -83,7 +84,10 @@ class SubscriptionWorker:
         self._scanner = MessageScanner(source, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier, begin.gate)
+        adapting = Adapting(config.window_messages)
+        self._sender = MessageSender(
+            stream, self._window, counters, ledger.note, self._retrier, begin.gate, adapting=adapting
+        )  # fmt: skip
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
@@ -155,7 +159,7 @@ class SubscriptionWorker:
         config, sender = self._config, self._sender
         position, until = self._window.position, self._window.singly_until
         cut = partial(singles, after=position, until=until) if position < until else None
-        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
+        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut, position)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
 

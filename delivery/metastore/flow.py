@@ -27,6 +27,12 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """Delivered to it, all partitions together; what comes again counts again."""
     bytes_per_second: float = 0.0
     """The same in bytes of record batches, which hold some 40 bytes beside the bodies, and a few for each message."""
+    window_messages: int = 0
+    """Out with the subscriber and not acknowledged, in each partition: the most that a fault can deliver twice. Without
+    a limit as many as it handles in about a second, and never more than the host allows; a push is one message at
+    least."""
+    window_bytes: int = 0
+    """The same in bytes of record batches; without a limit what the host allows."""
 
 
 FlowGiven = Flow | Mapping[str, float] | Keep
@@ -35,8 +41,10 @@ FlowGiven = Flow | Mapping[str, float] | Keep
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "messages_per_second": (0.01, 1e9),
     "bytes_per_second": (1, 1e12),
+    "window_messages": (1, 10_000_000),
+    "window_bytes": (1, 1 << 30),
 }
-_WHOLE: Final[tuple[str, ...]] = ()
+_WHOLE: Final = ("window_messages", "window_bytes")
 
 PAUSE_SECONDS_MAX: Final = 10 * 366 * 86_400.0
 """Of a pause with an end; one without an end says so."""

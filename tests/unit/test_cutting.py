@@ -85,6 +85,27 @@ def test_a_part_that_waits_is_cut_again_when_less_may_go_out(bodies: list[bytes]
     assert found == messages_of(piece.data)
 
 
+@given(st.lists(BODIES, min_size=1, max_size=3), st.booleans(), st.integers(990, 3040), st.integers(1, 6))
+def test_the_parts_of_a_run_that_begins_in_the_midst_of_a_batch_lie_behind_its_begin(
+    batches: list[list[bytes]], thin: bool, after: int, messages_max: int
+) -> None:
+    piece = piece_of(batches, thin)
+    if after >= piece.last_id:
+        return
+    buffer = Buffer(10**6, 10**9, lambda: None, after=after)
+    buffer.add(piece)
+    found, last_id = list[Message](), after
+    while (part := buffer.first(messages_max)) is not None:
+        buffer.take()
+        assert part.last_id > last_id
+        last_id = part.last_id
+        found += messages_of(part.data)
+    assert [one for one in found if one.number > after] == [
+        one for one in messages_of(piece.data) if one.number > after
+    ]  # fmt: skip
+    assert (last_id, buffer.messages) == (piece.last_id, 0)
+
+
 def test_what_fits_is_not_touched() -> None:
     buffer = Buffer(10**6, 10**9, lambda: None)
     piece = piece_of([[b"one", b"two"], [b"three"]], thin=False)

@@ -88,7 +88,8 @@ def test_a_limit_that_is_changed_counts_from_then_on() -> None:
     [
         {"messages_per_second": -1}, {"messages_per_second": 0.001}, {"messages_per_second": float("nan")},
         {"bytes_per_second": float("inf")}, {"bytes_per_second": 0.5}, {"messages_per_second": True},
-        {"bytes_per_second": "1k"}, {"messages": 3}, Flow(bytes_per_second=-5), "fast", None,
+        {"bytes_per_second": "1k"}, {"messages": 3},
+        {"window_messages": 1.5}, {"window_bytes": -1}, Flow(bytes_per_second=-5), "fast", None,
     ],
 )  # fmt: skip
 def test_a_flow_that_cannot_be_is_refused(wrong: Any) -> None:

@@ -103,7 +103,7 @@ def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: 
         assert "20 messages/s" in hoot("subscription", "info", "sent", "mail").stdout
         changed = ["--messages-per-second", "0", "--bytes-per-second", "64MiB"]
         assert hoot.json("subscription", "update", "sent", "mail", *changed)["flow"] == {
-            "messages_per_second": 0, "bytes_per_second": 64 << 20,
+            "messages_per_second": 0, "bytes_per_second": 64 << 20, "window_messages": 0, "window_bytes": 0,
         }  # fmt: skip
         eventually(lambda: len(heard) == 1000, "the rest", SECONDS)
     assert client.subscription_info("sent", "mail").flow == Flow(bytes_per_second=64 << 20)
@@ -117,3 +117,13 @@ def test_limits_that_cannot_be_are_refused_and_change_nothing(running: LocalEngi
     assert "limit" in hoot.refused("subscription", "update", "calm", "mail", status=2)["message"]
     hoot.refused("subscription", "update", "calm", "mail", "--bytes-per-second", "-1", status=2)
     assert client.subscription_info("calm", "mail").flow == Flow(bytes_per_second=1024)
+
+
+def test_a_fixed_window_bounds_what_is_out_with_a_subscriber(running: LocalEngine, client: Client) -> None:
+    queue, lists = client.create_queue("held"), list[list[Message]]()
+    queue.put_many([b"x"] * 500)
+    subscriber = Subscriber("mail", zookeeper=running.address)
+    subscriber.subscribe("held", start="earliest", flow=Flow(window_messages=7), batch_listener=lists.append)
+    with subscriber:
+        eventually(lambda: sum(map(len, lists)) == 500, "all", SECONDS)
+    assert max(map(len, lists)) <= 7
