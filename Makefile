@@ -20,6 +20,10 @@ RUNS ?= 1
 NIGHTLY_RUNS ?= 5
 HBASE_ARGS ?=
 
+# Tests, bench and demo start Python hundreds of times. Where the environment forbids bytecode files, each of these would
+# compile all of Hoot anew, which is half of what a short command costs; an empty value allows them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help venv check format test nightly simulate test-chaos chaos hbase hbase-stop test-hbase demo bench build clean
 
 help: ## list these commands

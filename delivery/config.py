@@ -113,6 +113,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The largest push, unless a single batch is larger: bigger ones gain nothing and make acknowledgements coarse."""
     hello_seconds: float = 30.0
     """For a listener to prove that it is the right one. Pushes have no deadline: callbacks take their time."""
+    handover_seconds: float = 60.0
+    """How long a member of a group may go on with what it has begun of a partition that another member is to get."""
     reconnect_delay_seconds: float = 0.05
     """The first pause before connecting again to a subscriber; doubles, with jitter."""
     reconnect_delay_max_seconds: float = 2.0
@@ -199,6 +201,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "buffer_bytes": (1, 1 << 30),
     "push_bytes": (1, BATCH_BYTES_MAX),
     "hello_seconds": (0.1, 3600),
+    "handover_seconds": (0, 86_400),
     "reconnect_delay_seconds": (0.001, 60),
     "reconnect_delay_max_seconds": (0.001, 3600),
     "checkpoint_interval_seconds": (0.001, 60),

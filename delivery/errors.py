@@ -71,6 +71,18 @@ class SubscriptionExists(HootError):
     code = "subscription_exists"
 
 
+class UnknownSnapshot(HootError):
+    """The subscription has no snapshot of that name."""
+
+    code = "unknown_snapshot"
+
+
+class SnapshotExists(HootError):
+    """The subscription has a snapshot of that name already; it stays as it is."""
+
+    code = "snapshot_exists"
+
+
 class UnknownHost(HootError):
     """No region host of that id is registered."""
 
@@ -93,6 +105,12 @@ class SubscriptionBusy(HootError):
     """Another live subscriber holds this subscription (Hedwig: TOPIC_BUSY). `force=True` takes it over."""
 
     code = "subscription_busy"
+
+
+class GroupMismatch(HootError):
+    """The subscription has members with other options (its kind, filter, order, …): all members have the same."""
+
+    code = "group_mismatch"
 
 
 class UnknownScanner(InvalidRequest):

@@ -22,6 +22,8 @@ EARLIEST = 0
 """The id after which everything that is stored comes."""
 LATEST = -1
 """Stands for the last id, where it is not known yet."""
+LATEST_PER_KEY = "latest-per-key"
+"""Where a subscription can begin, too: with the newest stored message of each key, and those without a key."""
 CLOCK_AHEAD_MS_MAX = 3_600_000
 """How far ids may run ahead of the clock before appends are refused: a clock that was wrong by more needs a person."""
 

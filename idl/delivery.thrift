@@ -68,13 +68,27 @@ struct QueueLocation {
   3: i32 port
 }
 
+/* What becomes of messages that are not handled (docs/retries.md); what is absent is the default. */
+struct RetryPolicy {
+  1: optional string order          // "partition" or "key"
+  2: optional double firstSeconds
+  3: optional double factor
+  4: optional double longestSeconds
+  5: optional double jitter
+  6: optional i32 deliveriesMax
+  7: optional i32 crashesMax
+  8: optional double timeoutSeconds
+  9: optional bool deadLetters
+}
+
 /* What a new subscription is to. */
 struct SubscriptionOptions {
   1: list<i32> partitions       // empty for all
   2: list<string> topics        // empty for all
   3: optional string start      // where to begin: "latest" (the default), "earliest", the id of the first message wanted,
-                                // or a time with its zone, such as 2026-01-31T12:00:00Z
+                                // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
+  5: optional RetryPolicy retryPolicy
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -91,6 +105,10 @@ service RegionHost {
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
   i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)
+  /* For each of `counts`, which rise, the id up to which so many messages lie above `after`: where to divide a range, or
+     to end a bounded read. `upTo` (0: the last complete id) where there are not so many. */
+  list<i64> locateMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: list<i64> counts)
+    throws (1: HootError error)
 
   // among hosts, and for operators
   /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or

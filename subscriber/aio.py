@@ -13,8 +13,9 @@ from delivery.errors import InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.flow import FlowGiven
-from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.request import Partitions, check_request
+from delivery.metastore.groups import Kind
+from delivery.metastore.policy import RetryGiven
+from delivery.metastore.request import Mode, Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
@@ -41,11 +42,12 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
+        retry: RetryGiven = None, mode: Mode = "create_or_attach", kind: Kind | None = None,
+        flow: FlowGiven = KEEP, concurrency: int = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, flow=flow)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, concurrency)
         if self._runtime is not None:
             try:
@@ -127,4 +129,4 @@ class AsyncSubscriber(Declaration):
 
     def _delete(self, queue: str) -> None:
         with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)

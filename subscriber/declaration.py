@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Declaration:
     """What an application declares, before and while its subscriber runs. Base of both faces; thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a subscriber has so many sides
         self,
         name: str,
         zookeeper: str = ZOOKEEPER_DEFAULT,
@@ -30,14 +30,16 @@ class Declaration:
         advertise: str | None = None,
         grace_seconds: float = 10.0,
         session_timeout_seconds: float = 6.0,
+        member: str | None = None,
     ) -> None:
-        """`name` is the durable name: whoever starts under it again goes on where it ended. See Settings for the rest.
+        """`name` is the durable name: whoever starts under it again goes on where it ended. `member` is this one's own
+        name among several of that name (docs/groups.md). See Settings for the rest.
 
         Neither connects nor listens. Raises InvalidRequest for a bad name, ConfigError naming all other problems.
         """
         self.settings = Settings(
             name=name, zookeeper=zookeeper, host=host, port=port, force=force, advertise=advertise,
-            grace_seconds=grace_seconds, session_timeout_seconds=session_timeout_seconds,
+            grace_seconds=grace_seconds, session_timeout_seconds=session_timeout_seconds, member=member,
         ).check()  # fmt: skip
         self.subscriptions: dict[str, Subscription] = {}
         """By queue."""

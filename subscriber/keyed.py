@@ -13,20 +13,61 @@ Note = Callable[[ListenerFailed], Unhandled]
 
 
 def call_by_key(calls: Calls, holding: Holding, messages: Iterable[Message], note: Note) -> None:
-    """Call message listeners with `messages`; what is not handled, and what follows it of its key, is held.
+    """Call listeners with `messages`; what is not handled, and what follows it of its key, is held.
 
     Raises ListenerFailed for what must end the run: nothing more may be held, or the subscriber is to end.
     """
+    if calls.takes_lists:
+        _call_lists(calls, holding, list(holding.free(messages)), note)
+        return
     rest = iter(messages)
     while True:
         try:
             calls.run_each(holding.free(rest) if holding else rest)
         except ListenerFailed as failed:
-            if holding.is_full or not isinstance(failed.__cause__, Exception):
-                raise
-            holding.hold(note(failed))
+            _hold(holding, failed, note)
         else:
             return
+
+
+def _call_lists(calls: Calls, holding: Holding, messages: list[Message], note: Note) -> None:
+    """A list that fails is given again message by message, at once: only so is it known which of its keys must wait."""
+    while messages and (failed := _failure(calls, messages)) is not None:
+        behind = [message for message in messages if message.number > failed.handled]
+        if failed.last > failed.first:
+            _note_list(failed, note)
+            _call_singly(calls, holding, behind, note)
+            return
+        _hold(holding, failed, note)
+        messages = list(holding.free(behind[1:]))
+
+
+def _call_singly(calls: Calls, holding: Holding, messages: Iterable[Message], note: Note) -> None:
+    for message in holding.free(messages):
+        if (failed := _failure(calls, [message])) is not None:
+            _hold(holding, failed, note)
+
+
+def _failure(calls: Calls, messages: list[Message]) -> ListenerFailed | None:
+    try:
+        calls.run(messages)
+    except ListenerFailed as failed:
+        return failed
+    return None
+
+
+def _note_list(failed: ListenerFailed, note: Note) -> None:
+    """Tell of a list that was not handled. Raises it when the subscriber is to end."""
+    if not isinstance(failed.__cause__, Exception):
+        raise failed
+    note(failed)
+
+
+def _hold(holding: Holding, failed: ListenerFailed, note: Note) -> None:
+    """Hold a message that was not handled. Raises it for what must end the run."""
+    if holding.is_full or not isinstance(failed.__cause__, Exception):
+        raise failed
+    holding.hold(note(failed))
 
 
 def call_again(calls: Calls, holding: Holding, messages: Iterable[Message], note: Note) -> list[Unhandled]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from delivery.errors import ServiceStopping
+from delivery.errors import HootError, ServiceStopping
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from subscriber.abreast import Work
 from subscriber.holding import Unhandled
 from subscriber.inbox import PartitionInbox, Status
-from subscriber.listeners import ListenerFailed
+from subscriber.listeners import Calls, ListenerFailed
 from subscriber.pushes import Push, batches, last_id
 
 if TYPE_CHECKING:
@@ -28,11 +28,22 @@ class KeyedPush:
     ) -> None:  # fmt: skip
         """`handle` handles and answers it as a whole."""
         self._service, self._attachment, self._inbox, self._push = service, attachment, inbox, push
-        self._calls, self._answer = attachment.calls(service.dispatcher), answer
+        self._answer = answer
         self.turn = push.epoch, push.run
         self.again = bool(push.again)
-        self.is_whole = self._calls.takes_lists
         self.handle = handle
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return self._attachment.calls(self._service.dispatcher)
+
+    @property
+    def is_whole(self) -> bool:
+        """See Handling; so is what has another order by now, or listeners that cannot be called."""
+        try:
+            return self._attachment.record.retry.order != "key" or self._calls.takes_lists
+        except HootError:
+            return True
 
     def begin(self) -> Work | Status:
         """See Handling."""

@@ -1,24 +1,39 @@
 """The SubscriberZooKeeper of seed 004 (section 3.5.2): writing, keeping and deleting subscription information.
 
 Durable: the SubscriptionRecord (queue, partitions with their starts, topics, filter). Ephemeral: the ListenerRecord
-(address, port, token), which says that this subscriber is attached now. All is checked before any is written.
+(address, port, token, in a group the member), which says that this subscriber is attached now. All is checked before
+any is written. Members of a group that start at the same moment are told apart by the version of the durable record:
+whoever planned with an older one plans again (BadVersion).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
-from delivery.errors import BadVersion, SubscriptionBusy, SubscriptionExists, UnknownSubscription
+from delivery.errors import (
+    BadVersion,
+    GroupMismatch,
+    InvalidRequest,
+    SubscriptionBusy,
+    SubscriptionExists,
+    UnknownSubscription,
+)
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
-from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
 from delivery.metastore.request import Request, new_record
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.hello import is_alive
 from subscriber.hosts import Hosts
+from subscriber.subscription import is_pattern
+
+_PLANS_MAX = 10
+"""For joining a group, while others change it at the same moment."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -29,86 +44,188 @@ class Plan(msgspec.Struct, frozen=True):
     """The durable record that is there."""
     replace: ListenerRecord | None
     """The listener to take over from: a dead one, or any with force."""
+    member: str = ""
+    """As which the listener is to be attached; empty when it is exclusive."""
+    must_be_new: bool = False
+    """Whether one that somebody else makes in the meantime is in the way."""
+
+
+class Renewed(NamedTuple):
+    """A registration that stands."""
+
+    record: SubscriptionRecord
+    """The durable record as it is now."""
+    again: bool
+    """Whether the listener had to be attached again."""
 
 
 class SubscriberZooKeeper:
     """Blocking; one per started subscriber. Whoever makes it closes the ZooKeeper client."""
 
-    def __init__(self, zookeeper: ZooKeeperClient, name: str, *, force: bool) -> None:
-        self._zookeeper, self._name, self._force = zookeeper, name, force
+    def __init__(self, zookeeper: ZooKeeperClient, name: str, *, force: bool, member: str = "") -> None:
+        """`member` is the name in groups."""
+        self._zookeeper, self._name, self._force, self._member = zookeeper, name, force, member
         self._catalog = open_catalog(zookeeper)
         self._hosts = Hosts(self._catalog)
 
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.
 
-        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future), SubscriptionBusy, NoHost and
-        HostUnreachable when a start must be asked for and no host answers, MetadataUnavailable.
+        Raises UnknownQueue, UnknownPartition, InvalidRequest (a start in the future, a reserved name),
+        SubscriptionExists, UnknownSubscription, SubscriptionBusy, GroupMismatch, NoHost and HostUnreachable when a
+        start must be asked for and no host answers, MetadataUnavailable.
         """
         queue = self._catalog.queue(request.queue)
         found = self._catalog.subscription(request.queue, self._name)
-        replace = self._replaceable(request.queue)
+        present = found if found is not None and found.generation == queue.generation else None
+        kind = request.kind or ("exclusive" if present is None else present.kind)
+        member = "" if kind == "exclusive" else self._member
+        replace = self._replaceable(request.queue, member)
         now_ms = time.time_ns() // 1_000_000
         with self._hosts.asking(request.queue) as last_id:
             record = new_record(request, self._name, queue, found, last_id, now_ms)
-        return Plan(record, found, replace)
+        if present is not None:
+            self._check_agreement(present, record, member)
+        return Plan(record, found, replace, member, request.mode == "create")
+
+    def matching(self, pattern: str) -> list[QueueRecord]:
+        """The queues whose names match a pattern."""
+        return self._catalog.queues_like(pattern)
+
+    def check_in_order(self, plan: Plan) -> None:
+        """Raises InvalidRequest when parked messages would come first, which are in no order of their ids."""
+        found, record = plan.found, plan.record
+        if found is None or found.generation != record.generation:
+            return
+        if any(state.parked for state in self._catalog.states(record.queue, record.name).values()):
+            raise InvalidRequest(
+                f"keys of subscription {record.name!r} of queue {record.queue!r} are parked, and exactly_once would"
+                " skip messages of theirs: have them handled first (`hoot subscription parked` shows them)"
+            )
 
     def register(self, plan: Plan, listener: ListenerRecord) -> None:
         """Write what was planned, and attach `listener` for as long as the session lives.
 
-        Raises SubscriptionBusy or BadVersion when somebody else changed the subscription since it was planned.
+        Raises SubscriptionBusy, GroupMismatch or BadVersion when somebody else changed the subscription since it was
+        planned, SubscriptionExists when it must be new.
         """
         record, found = plan.record, plan.found
         if found is not None and found.generation != record.generation:
             self._catalog.delete_subscription(found.queue, found.name)  # left over from an earlier queue of this name
             found = None
-        if record != found:
+        if found is None:
             try:
-                self._catalog.put_subscription(record, create=found is None)
+                self._catalog.put_subscription(record, create=True)
             except SubscriptionExists as error:
+                if plan.must_be_new:
+                    raise
                 raise BadVersion(error.message) from None
-        self._catalog.attach(record.queue, record.name, listener, replace=plan.replace)
+        elif record != found and record.kind == found.kind == "exclusive":
+            self._catalog.put_subscription(record, create=False)
+        elif record != found:
+            self._catalog.change_subscription(record.queue, record.name, partial(self._changed, plan))
+        self._catalog.attach(record.queue, record.name, listener, replace=plan.replace, agreed=record)
 
-    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> bool:
-        """Make sure that `listener` is attached still; True when it had to be attached again.
+    def join(self, request: Request, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
+        """`register`; when other members of a group did so at the same moment, by another plan. Gives what it wrote."""
+        for _ in range(_PLANS_MAX):
+            try:
+                self.register(plan, listener)
+            except BadVersion:
+                if not listener.member:
+                    raise
+                plan = self.plan(request)
+            else:
+                return plan.record
+        raise BadVersion(f"subscription {self._name!r} on queue {request.queue!r} is changed all the time: try again")
 
-        Raises SubscriptionBusy when another took the subscription over, UnknownSubscription or UnknownQueue when it
-        was deleted.
+    def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
+        """Make sure that `listener` is attached still.
+
+        Raises SubscriptionBusy when another took its place over, GroupMismatch when it has no place any more,
+        UnknownSubscription or UnknownQueue when the subscription was deleted.
         """
         queue = record.queue
         found = self._catalog.subscription(queue, self._name)
         if found is None or found.generation != record.generation:
             raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        if self._catalog.listener(queue, self._name) == listener:
-            return False
-        self._catalog.attach(queue, self._name, listener)
-        return True
+        again = self._catalog.listener(queue, self._name, listener.member) != listener
+        if again:
+            self._catalog.attach(queue, self._name, listener)
+        return Renewed(found, again)
 
-    def watch(self, queue: str, hint: Callable[[], None]) -> None:
+    def watch(self, queue: str, listener: ListenerRecord, hint: Callable[[], None]) -> None:
         """Call `hint`, from another thread, when `renew` may have something to do, and after each reconnect."""
-        self._zookeeper.watch_value(records.listener_path(queue, self._name), hint)
+        self._zookeeper.watch_value(records.listener_path(queue, self._name, listener.member), hint)
 
     def delete(self, queue: str, own: ListenerRecord | None = None) -> None:
         """Delete the durable state.
 
-        Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when another than `own` is attached, unless forced.
+        Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when others than `own` are attached, unless forced.
         """
-        self._zookeeper.unwatch(records.listener_path(queue, self._name))
-        if self._catalog.subscription(queue, self._name) is not None:
-            self._replaceable(queue, own)
+        for member in ("", self._member):
+            self._zookeeper.unwatch(records.listener_path(queue, self._name, member))
+        if not self._force and self._catalog.subscription(queue, self._name) is not None:
+            others = [one for one in self._catalog.members(queue, self._name) if one != own]
+            if (alive := self._first_alive(queue, others)) is not None:
+                raise self._busy(queue, alive)
         self._catalog.delete_subscription(queue, self._name)
 
-    def _replaceable(self, queue: str, own: ListenerRecord | None = None) -> ListenerRecord | None:
-        """The listener that is attached, if it may be replaced: none, a dead one, or any with force.
+    def delete_matching(self, queue: str) -> None:
+        """Delete the durable state of a subscription that is not attached here, or of all that a pattern matches.
+
+        Raises as `delete`.
+        """
+        if not is_pattern(queue):
+            self.delete(queue)
+            return
+        names = [one.name for one in self.matching(queue)]
+        found = [name for name in names if self._catalog.subscription(name, self._name) is not None]
+        if not found:
+            raise UnknownSubscription(f"no queue that matches {queue!r} has a subscription {self._name!r}")
+        for name in found:
+            self.delete(name)
+
+    def _replaceable(self, queue: str, member: str) -> ListenerRecord | None:
+        """The listener that is attached in this place, if it may be replaced: none, a dead one, or any with force.
 
         A killed subscriber stays in ZooKeeper until its session times out; it is recognised by nobody, or somebody
         else, answering at its address. One that accepts and says nothing may be stopped or slow: it counts as alive.
         """
-        found = self._catalog.listener(queue, self._name)
-        if found is None or found == own or self._force or not is_alive(found, queue, self._name):
+        found = self._catalog.listener(queue, self._name, member)
+        if found is None or self._force or not is_alive(found, queue, self._name):
             return found
-        raise SubscriptionBusy(
-            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {found.host_port},"
+        raise self._busy(queue, found)
+
+    def _changed(self, plan: Plan, now: SubscriptionRecord) -> SubscriptionRecord:
+        """What is to become of preferences for the plan. Raises GroupMismatch, BadVersion."""
+        record = plan.record
+        if (now.generation, now.created_ms) != (record.generation, record.created_ms):
+            raise BadVersion(f"subscription {self._name!r} was deleted and made again by somebody else")
+        self._check_agreement(now, record, plan.member)
+        return msgspec.structs.replace(record, holders=now.holders, moves=now.moves, released_ms=now.released_ms)
+
+    def _check_agreement(self, found: SubscriptionRecord, wanted: SubscriptionRecord, member: str) -> None:
+        """Raises GroupMismatch when others are attached with other options."""
+        differing = differing_options(found, wanted)
+        if not differing or found.kind == wanted.kind == "exclusive":
+            return
+        others = [one for one in self._catalog.members(wanted.queue, self._name) if one.member != member]
+        alive = self._first_alive(wanted.queue, others)
+        if alive is not None:
+            raise GroupMismatch(
+                f"subscription {self._name!r} on queue {wanted.queue!r} ({found.kind}) has a subscriber at"
+                f" {alive.host_port} with another {' and '.join(differing)}: all members must ask for the same, or"
+                " leave it out to take what there is; to change it, stop them all first"
+            )
+
+    def _first_alive(self, queue: str, listeners: Iterable[ListenerRecord]) -> ListenerRecord | None:
+        return next((one for one in listeners if is_alive(one, queue, self._name)), None)
+
+    def _busy(self, queue: str, holder: ListenerRecord) -> SubscriptionBusy:
+        whose = f" (member {holder.member!r})" if holder.member else ""
+        return SubscriptionBusy(
+            f"subscription {self._name!r} on queue {queue!r} belongs to the subscriber at {holder.host_port}{whose},"
             " which is alive: stop it, choose another name, or force",
-            address=found.host_port,
+            address=holder.host_port,
         )

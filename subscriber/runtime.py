@@ -12,12 +12,21 @@ from typing import Literal
 
 import trio
 
-from delivery.errors import HootError, InvalidRequest, SubscriptionBusy, UnknownQueue, UnknownSubscription
+from delivery.errors import (
+    GroupMismatch,
+    HootError,
+    InvalidRequest,
+    SubscriptionBusy,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
+from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Attachment, Counters, ListenerService
 from subscriber.settings import Settings
@@ -42,10 +51,13 @@ class Runtime:
         """`on_event` is called on the threads that call listeners, once at a time."""
         self._settings, self._on_event = settings, on_event
         self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
-        self._registration = SubscriberZooKeeper(self._zookeeper, settings.name, force=settings.force)
+        self._registration = SubscriberZooKeeper(
+            self._zookeeper, settings.name, force=settings.force, member=settings.member_name()
+        )
         self._dispatcher = Dispatcher()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._telling = threading.RLock()
+        self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
@@ -95,6 +107,7 @@ class Runtime:
                 nursery.start_soon(self._serve, server)
                 await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
+                nursery.start_soon(self._patterns.run, self._changing)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down(server)
@@ -124,35 +137,54 @@ class Runtime:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
-            plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
-            for subscription, plan in zip(subscriptions, plans, strict=True):
-                await self._attach(subscription, plan)
+            await self._patterns.begin(subscriptions)
 
     async def remove(self, queue: str) -> None:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
         async with self._changing:
-            attachment = self._service.attached.get(queue)
-            own = None if attachment is None else attachment.listener
-            await trio.to_thread.run_sync(self._registration.delete, queue, own)
-            if attachment is not None:
-                self._end(attachment, "deleted", None)
+            for one in self._patterns.queues(queue):
+                try:
+                    await self._remove(one)
+                except (UnknownSubscription, UnknownQueue):
+                    if one == queue:
+                        raise
+            self._patterns.remove(queue)
 
     # -- what run consists of
 
+    async def _remove(self, queue: str) -> None:
+        attachment = self._service.attached.get(queue)
+        own = None if attachment is None else attachment.listener
+        await trio.to_thread.run_sync(self._registration.delete, queue, own)
+        if attachment is not None:
+            self._end(attachment, "deleted", None)
+
+    async def _register(self, subscriptions: Sequence[Subscription]) -> None:
+        plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
+        for subscription, plan in zip(subscriptions, plans, strict=True):
+            if check_effects(subscription.listeners, plan.record):
+                await trio.to_thread.run_sync(self._registration.check_in_order, plan)
+        for subscription, plan in zip(subscriptions, plans, strict=True):
+            await self._attach(subscription, plan)
+
     async def _attach(self, subscription: Subscription, plan: Plan) -> None:
         queue = subscription.queue
-        listener = ListenerRecord(address=self._address[0], port=self.port, token=secrets.token_hex(16))
+        listener = ListenerRecord(
+            address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
+        )
         attachment = Attachment(subscription, plan.record, listener)
         if subscription.concurrency > 1:
             attachment.strands = self._dispatcher.strands(subscription.concurrency)
+        subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            await trio.to_thread.run_sync(self._registration.register, plan, listener)
+            join = partial(self._registration.join, subscription.request, plan, listener)
+            attachment.record = await trio.to_thread.run_sync(join)
         except BaseException:
             del self._service.attached[queue]
             attachment.end()
             raise
-        self._registration.watch(queue, partial(self._post, self._hint))
+        self._registration.watch(queue, listener, partial(self._post, self._hint))
         self._set_state(attachment, "attached")
 
     async def _serve(self, server: ThriftServer) -> None:
@@ -176,8 +208,8 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            again = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
-        except SubscriptionBusy as error:
+            renewed = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+        except (SubscriptionBusy, GroupMismatch) as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
             self._end(attachment, "deleted", error)
@@ -186,13 +218,16 @@ class Runtime:
                         error)  # fmt: skip
             return False
         else:
-            if again or attachment.subscription.state != "attached":
+            attachment.record = renewed.record
+            if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""
         self._service.stopping = True
+        for attachment in self._service.attached.values():
+            self._service.resume(attachment)
         server.stop_accepting()
         self._dispatcher.stop()
         with trio.move_on_after(self._settings.grace_seconds):
@@ -211,16 +246,19 @@ class Runtime:
         for attachment in self._service.attached.values():
             attachment.end()
             attachment.subscription.state = "stopped"
+        self._patterns.stop()
         await trio.to_thread.run_sync(self._zookeeper.stop)
 
     # -- news
 
     def _end(self, attachment: Attachment, state: Literal["taken_over", "deleted"], error: HootError | None) -> None:
         """One subscription is over. When it was the last, so is `run`."""
+        attachment.ended = True
+        self._service.resume(attachment)
         attachment.end()
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
-        if error is not None and not self._service.attached:
+        if error is not None and not self._service.attached and not self._patterns:
             self.stop(error)
 
     def _set_state(

@@ -13,22 +13,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
 from delivery.errors import InvalidRequest, ServiceStopping
+from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.abreast import Abreast
 from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.keyed_push import KeyedPush
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.pushes import Push, batches, last_id, pieces
 from subscriber.strands import Strands
@@ -43,14 +46,18 @@ class Attachment:
     """A subscription that is registered by this subscriber, and may get pushes."""
 
     def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.record, self.listener = subscription, record, listener
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
         self.inbox = Inbox(record.starts)
         self.ended = False
         """No listener is called for it any more."""
         self.strands: Strands | None = None
         """Where its partitions are worked off side by side, or with order="key" its keys; None on the one thread."""
         self._abreast: dict[int, Abreast] = {}
-        self._listeners: tuple[Registered, ...] = ()
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the thread that takes pushes up."""
+        self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
 
     def end(self) -> None:
@@ -61,18 +68,17 @@ class Attachment:
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners = self.subscription.listeners
-        if self._calls is None or listeners is not self._listeners:
-            where, timeout_seconds = self.subscription.where, self.record.retry.timeout_seconds
-            self._calls, self._listeners = Calls(listeners, dispatcher.hop, where, timeout_seconds), listeners
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record)
+            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
         return self._calls
 
     def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
         """What works the keys of a partition off side by side, if they are to be."""
-        if self.strands is None or self.record.retry.order != "key":
-            return None
         found = self._abreast.get(partition)
-        if found is None:
+        if found is None and self.strands is not None and self.record.retry.order == "key":
             submit = self.strands.submit
             found = Abreast(inbox, lambda key, job: submit((partition, key), job))
             self._abreast[partition] = found
@@ -115,15 +121,26 @@ class ListenerService:
         if isinstance(inbox, Status):
             return _ready(self.answer(inbox, push.after))
         answer: Promise[object] = Promise()
-        abreast = attachment.abreast(push.partition, inbox)
-        job = partial(self._dispatch, attachment, inbox, push, answer)
-        if abreast is not None:
-            job = partial(abreast.take, KeyedPush(self, attachment, inbox, push, job, answer))
+        job = partial(self._do, attachment, inbox, push, answer)
+        strands, partition = attachment.strands, push.partition
+        if strands is not None:
+            abreast = attachment.abreast(partition, inbox)
+            if abreast is not None:
+                job = partial(abreast.take, KeyedPush(self, attachment, inbox, push, job, answer))
+            job = partial(strands.submit, partition, job)
+        self._take_up(attachment, partial(self._dispatch, attachment, job))
+        return answer
+
+    def resume(self, attachment: Attachment) -> None:
+        """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
+        self._take_up(attachment, partial(self._resume, attachment))
+
+    def _take_up(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Have `job` done after all of the subscription's before it, and no later for what other ones do."""
         if attachment.strands is None:
             self.dispatcher.submit(job)
         else:
-            attachment.strands.submit(push.partition, job)
-        return answer
+            attachment.strands.submit(None, job)
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -131,7 +148,24 @@ class ListenerService:
 
     # -- on the dispatch thread, or those of the subscription
 
-    def _dispatch(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
+    def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Do the job of a push now, or when the application wants it; in order of arrival."""
+        wanted = attachment.subscription.delivering and not attachment.waiting
+        if wanted or self._is_over(attachment):
+            job()
+        else:
+            attachment.waiting.append(job)
+
+    def _resume(self, attachment: Attachment) -> None:
+        waiting = attachment.waiting
+        while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
+            waiting.popleft()()
+
+    def _is_over(self, attachment: Attachment) -> bool:
+        """Whether pushes are answered without calling anybody."""
+        return self.stopping or attachment.ended
+
+    def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
         result: object
         if self.stopping:
             result = ServiceStopping("the subscriber stops")
@@ -163,7 +197,7 @@ class ListenerService:
             calls = attachment.calls(self.dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
-            by_key = attachment.record.retry.order == "key" and not calls.takes_lists
+            by_key = attachment.record.retry.order == "key"
             for last, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self.note, push))
@@ -224,8 +258,8 @@ class ListenerService:
     def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
         self.count("failed")
         trace = None if isinstance(error, Outcome) else error
-        log.warning("subscription %s on %s/%d failed at id %d: %s", self._name, push.queue, push.partition,
-                    unhandled.id, unhandled.error, exc_info=trace)  # fmt: skip
+        log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
+                    MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
 
     def _unhandled(self, failed: ListenerFailed) -> Unhandled:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import socket
 from typing import Final
 
@@ -29,7 +31,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str | None = None
     """Registered instead of `host`, where region hosts reach this machine by another name or address."""
     force: bool = False
-    """Take a subscription over from a subscriber that is alive."""
+    """Take a subscription, or the place of this member in a group, over from a subscriber that is alive."""
+    member: str | None = None
+    """The name in groups; None makes up one. Whoever comes again under the same one finds its partitions kept."""
     grace_seconds: float = 10.0
     """How long `stop` waits for the callback under way."""
     session_timeout_seconds: float = 6.0
@@ -41,8 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     MiB. Many small ones may wait for one partition, and must not keep those of others from being read."""
 
     def check(self) -> Settings:
-        """These settings if all can be used. Raises InvalidRequest for the name, ConfigError for everything else."""
+        """These settings if all can be used. Raises InvalidRequest for the names, ConfigError for everything else."""
         check_name("subscription", self.name)
+        if self.member is not None:
+            check_name("member", self.member)
         wrong = [
             f"{name} must be {low:g} to {high:g}, not {value!r}"
             for name, (low, high) in _RANGES.items()
@@ -57,6 +63,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if wrong:
             raise ConfigError("; ".join(wrong))
         return self
+
+    def member_name(self) -> str:
+        """The name in groups: the given one, or this machine's name with something that no other has."""
+        machine = re.sub(r"[^A-Za-z0-9_-]", "", socket.gethostname().partition(".")[0])[:40]
+        return self.member or f"{machine or 'member'}-{secrets.token_hex(4)}"
 
     @property
     def registered_address(self) -> str:

@@ -6,8 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from queue import SimpleQueue
+from typing import Final
 
 Job = Callable[[], None]
+
+_END: Final = object()
+"""No strand: a thread that gets it ends."""
 
 
 class Strands:
@@ -18,7 +22,7 @@ class Strands:
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Job]] = {}
         """By strand, what was submitted and has not begun; a strand is there as long as a job of it runs or waits."""
-        self._ready: SimpleQueue[Hashable | None] = SimpleQueue()
+        self._ready: SimpleQueue[Hashable] = SimpleQueue()
         self._stopped = False
         self._running = threads
         self._on_idle = on_idle
@@ -60,7 +64,7 @@ class Strands:
             self._end_threads()
 
     def _work(self) -> None:
-        while (strand := self._ready.get()) is not None:
+        while (strand := self._ready.get()) is not _END:
             with self._lock:
                 job = self._waiting[strand].popleft()
             job()
@@ -84,4 +88,4 @@ class Strands:
 
     def _end_threads(self) -> None:
         for _ in self._threads:
-            self._ready.put(None)
+            self._ready.put(_END)

@@ -15,8 +15,9 @@ from delivery.errors import Closed, InvalidRequest, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.flow import FlowGiven
-from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.request import Partitions, check_request
+from delivery.metastore.groups import Kind
+from delivery.metastore.policy import RetryGiven
+from delivery.metastore.request import Mode, Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
@@ -56,26 +57,35 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryPolicy | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
+        retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach",
+        flow: FlowGiven = KEEP, concurrency: int = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
+
+        A pattern (`orders.*`) means all queues whose names match it, now and later, each with checkpoints of its own.
 
         `topics` are names and patterns (`orders.*`), `filter` an expression or a rule (docs/filters.md); the host sends
         what fulfils both. Left out, both stay as a subscription that exists has them; None means all. Of what comes,
         the messages for which `where(message)` is false are acknowledged without any listener being called.
 
         `start` says where a *new* subscription begins (see delivery.ids): "latest", "earliest", a message id or a time,
-        or a dict of these by partition. One that exists goes on at its checkpoints, with the partitions given now.
-        `retry` says what becomes of messages that are not handled; None leaves that as it is. `flow` limits how fast
-        they come (docs/flow.md): a Flow, or a dict of those of its fields that are to change. With `concurrency` above
-        1 so many callbacks of this subscription run at the same time: each partition, or with
-        `RetryPolicy(order="key")` each key, still one message after another. The subscription is registered, and
-        "latest" looked up, by `start`; on a running subscriber at once, which needs `listener` or `batch_listener`
-        given here. Raises InvalidRequest (a filter that does not parse: with its place and a hint), and then what
-        `start` raises.
+        or a dict of these by partition; or "latest-per-key", at the newest message of each key that is stored. One that
+        exists goes on at its checkpoints, with the partitions given now.
+        `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
+        that are to change (None: back to the default); without, it stays as it is. `kind` says whether others may be
+        attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode
+        "create" it must not be there yet, with "attach" it must.
+
+        `flow` limits how fast messages come (docs/flow.md): a Flow, or a mapping of those of its fields that are to
+        change. With `concurrency` above 1 so many callbacks of this subscription run at the same time: each partition,
+        or with `RetryPolicy(order="key")` each key, still one message after another.
+
+        The subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place
+        and a hint), and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry, flow=flow)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, flow=flow)
         subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, concurrency)
         runtime = self._runtime
         if runtime is not None:
@@ -99,7 +109,7 @@ class Subscriber(Declaration):
                 self._in_loop(lambda: runtime.remove(queue))
             else:
                 with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete(queue)
+                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
         except UnknownSubscription:
             if declared is None or declared.state != "new":
                 raise
@@ -110,7 +120,9 @@ class Subscriber(Declaration):
 
         Raises, with nothing written: PortInUse, MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
         UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
-        second start), SubscriptionBusy (another subscriber of this name is alive), NoHost ("latest" needs one).
+        second start), SubscriptionBusy (another subscriber of this name, or of this member's, is alive), GroupMismatch
+        (other members have other options), SubscriptionExists and UnknownSubscription (as the mode says), NoHost
+        ("latest" needs one).
         """
         if self._runtime is not None:
             raise InvalidRequest(f"subscriber {self.name!r} is running already")

@@ -22,6 +22,11 @@ Kind = Literal["attached", "suspended", "taken_over", "deleted", "failed", "move
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def is_pattern(queue: str) -> bool:
+    """Whether it stands for queues whose names match it."""
+    return "*" in queue
+
+
 class Event(msgspec.Struct, frozen=True):
     """Something that happened to a subscription: its new state, or one of these two.
 
@@ -65,13 +70,19 @@ class Subscription:
         """What messages must fulfil for the listeners to be called."""
         self.concurrency = concurrency
         """How many callbacks may run at the same time."""
+        self.parts: dict[str, Subscription] = {}
+        """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
+        self.delivering = True
+        """Whether listeners are called: see `stop_delivery`."""
+        self.on_wanted: Callable[[], object] = bool
+        """Called when messages are wanted again, while the subscriber runs."""
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} on {self.queue}, {self.state}>"
 
     @property
     def queue(self) -> str:
-        """The queue subscribed to."""
+        """The queue subscribed to, or the pattern."""
         return self.request.queue
 
     def listener(self, call: F) -> F:
@@ -92,9 +103,28 @@ class Subscription:
         """
         return self._add(call, "batch")
 
+    def stop_delivery(self) -> None:
+        """Call no listener, from the end of the push under way on, until `start_delivery`; from any thread.
+
+        Messages that come meanwhile are kept here, as many as region hosts send without an answer, and nothing of them
+        is acknowledged. Other subscriptions go on. Said before the start, it begins like that. Twice is fine.
+        """
+        self.delivering = False
+        for part in tuple(self.parts.values()):
+            part.stop_delivery()
+
+    def start_delivery(self) -> None:
+        """Call listeners again, first with what was kept; from any thread. Twice is fine."""
+        self.delivering = True
+        self.on_wanted()
+        for part in tuple(self.parts.values()):
+            part.start_delivery()
+
     def _add(self, call: F, form: Form) -> F:
         registered = check_listener(call, form)
         if len(self.listeners) >= LISTENERS_MAX:
             raise InvalidRequest(f"a subscription can have {LISTENERS_MAX} listeners")
         self.listeners = (*self.listeners, registered)
+        for part in tuple(self.parts.values()):
+            part.listeners = self.listeners
         return call

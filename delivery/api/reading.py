@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import trio
@@ -21,10 +22,11 @@ from delivery.storage.base import Chunk
 WAIT_MS_MAX: Final = 30_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one read gives at most, unless a single batch is larger."""
+LOCATED_MAX: Final = 1000
 
 
 class Reading:
-    """Answers `read`, `partitionInfo` and `countMessages`."""
+    """Answers `read`, `partitionInfo`, `countMessages` and `locateMessages`."""
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
@@ -63,6 +65,16 @@ class Reading:
         """How many messages are above `after` and up to `until` (0: no end)."""
         owned = await self._acquire(queue, partition)
         return await owned.count(_id(after), _id(until) or ID_MAX)
+
+    async def locate(
+        self, queue: str, partition: int, after: int | None, until: int | None, counts: Sequence[int]
+    ) -> list[int]:  # fmt: skip
+        """For each of the rising `counts` the id up to which so many messages lie above `after`, `until` at most."""
+        if len(counts) > LOCATED_MAX or any(a >= b for a, b in pairwise(counts)) or (counts and counts[0] < 1):
+            raise InvalidRequest(f"at most {LOCATED_MAX} rising counts above 0 can be located at once")
+        owned = await self._acquire(queue, partition)
+        end = min(_id(until) or ID_MAX, owned.watermark)
+        return await owned.locate(min(_id(after), end), end, counts)
 
     async def _acquire(self, queue: str | None, partition: int | None) -> OwnedPartition:
         return await self._ownership.acquire(check_name("queue", queue), check_number(partition))

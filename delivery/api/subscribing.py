@@ -5,6 +5,7 @@ Starts may have to be asked for at other hosts, so that creating works in a thre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -17,6 +18,7 @@ from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.request import Request, check_request
 from delivery.model import check_name
@@ -29,6 +31,9 @@ TOKEN_MIN: Final = 16
 TEXT_MAX: Final = 255
 """Characters of an address or a token."""
 
+_RETRY_FIELDS: Final = {
+    name: re.sub("_(.)", lambda found: found[1].upper(), name) for name in RetryPolicy.__struct_fields__
+}
 _THREADS: Final = 8
 _Kind = Literal["packed", "plain"]
 T = TypeVar("T")
@@ -87,7 +92,14 @@ def _request(queue: str, options: Any) -> Request:
     if options.start and options.starts:
         raise InvalidRequest("give one start, or starts by partition, and not both")
     start = options.starts or options.start or "latest"
-    return check_request(queue, options.partitions or None, options.topics or None, start)
+    retry = _retry(options.retryPolicy)
+    return check_request(queue, options.partitions or None, options.topics or None, start, retry=retry)
+
+
+def _retry(given: Any) -> dict[str, object]:
+    """The fields of a RetryPolicy that are given, by their names in Python."""
+    fields = {name: getattr(given, camel, None) for name, camel in _RETRY_FIELDS.items()}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _listener(given: Any) -> ListenerRecord:

@@ -95,6 +95,9 @@ class ThriftApi:
     async def _call_countMessages(self, args: Any) -> int:  # noqa: N802
         return await self._reading.count(args.queue, args.partition, args.after, args.upTo)
 
+    async def _call_locateMessages(self, args: Any) -> list[int]:  # noqa: N802
+        return await self._reading.locate(args.queue, args.partition, args.after, args.upTo, args.counts or ())
+
     async def _call_takePartition(self, args: Any) -> None:  # noqa: N802
         await self._shared.take(check_name("queue", args.queue), check_number(args.partition))
 

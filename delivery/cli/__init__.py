@@ -9,9 +9,9 @@
     partitions.py      hoot partition …
     metastore.py       hoot metastore …
 
-`hoot bench` and `hoot demo` are commands of their packages and loaded when they are asked for. Everything slow to
-import (ZooKeeper's client, trio, rich) is imported inside the commands, so that `hoot --help` and shell completion
-answer at once.
+A module is imported, and its commands are made, when one of them is asked for; so are those of `hoot bench` and
+`hoot demo`, which are commands of their packages. Everything slow to import (ZooKeeper's client, trio, rich) is
+imported inside the commands, so that `hoot --help` and shell completion answer at once.
 """
 
 from __future__ import annotations
@@ -22,31 +22,40 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from delivery.cli import deadletters, hosts, messages, metastore, partitions, queues, serve, subscriptions
 from delivery.cli.errors import FAILED, PipeClosed, report
+
+_HERE = {
+    "serve": "serve", "zookeeper": "serve",
+    "publish": "messages", "scan": "messages", "subscribe": "messages",
+    "queue": "queues", "subscription": "subscriptions", "dlq": "deadletters",
+    "host": "hosts", "partition": "partitions", "metastore": "metastore",
+}  # fmt: skip
+"""Which module of this package brings a command, in the order of the help."""
 
 _ELSEWHERE = ("bench", "demo")
 """Commands that a package `delivery.<name>` brings: its module `cli` has a function or a typer app of that name."""
 
 
 class Root(TyperGroup):
-    """The root of the commands; finds those that other packages bring."""
+    """The root of the commands; finds them when they are asked for."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export the types
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - typer does not export the types
         """All commands in the order of the help."""
         found = [name for name in _ELSEWHERE if importlib.util.find_spec(f"delivery.{name}") is not None]
-        return [*super().list_commands(ctx), *found]
+        return ["version", *_HERE, *found]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         """The command of that name, None when there is none."""
-        if cmd_name in _ELSEWHERE and cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
-            self.commands[cmd_name] = _load(cmd_name)
+        if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            found = _from_here(_HERE[cmd_name]) if cmd_name in _HERE else {cmd_name: _from_elsewhere(cmd_name)}
+            self.commands.update(found)
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
@@ -59,7 +68,16 @@ class Root(TyperGroup):
         return result
 
 
-def _load(name: str) -> Any:  # noqa: ANN401 - as above
+@cache
+def _from_here(module: str) -> dict[str, Any]:
+    joined = typer.Typer(add_completion=False)
+    importlib.import_module(f"delivery.cli.{module}").add_to(joined)
+    group: Any = get_command(joined)
+    commands: dict[str, Any] = group.commands
+    return commands
+
+
+def _from_elsewhere(name: str) -> Any:  # noqa: ANN401 - as above
     command = getattr(importlib.import_module(f"delivery.{name}.cli"), name)
     if isinstance(command, typer.Typer):
         return get_command(command)
@@ -105,10 +123,6 @@ def version() -> None:
     from delivery.config import software_version
 
     print(f"hoot {software_version()}")
-
-
-for commands in (serve, messages, queues, subscriptions, deadletters, hosts, partitions, metastore):
-    commands.add_to(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,8 +1,8 @@
 """`hoot dlq …`: the messages that a subscription gave up.
 
 The JSON form of a dead letter is `{id, time, queue, subscription, partition, message, reason, failures, crashes,
-first_error, last_error, topic, key, body}`: `id` is its own among the dead letters, `message` the id that it had in its
-queue.
+first_error, last_error, topic, key, headers, body}`: `id` is its own among the dead letters, `message` the id that it
+had in its queue.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def list_letters(
         for one in found
     ]  # fmt: skip
     show_table(columns, rows)
-    if not found:
-        tell(f"subscription {subscription} of queue {queue} has no dead letters")
+    _tell_if_none(found, queue, subscription)
 
 
 @dlq_app.command()
@@ -85,6 +84,7 @@ def show(
         if number:
             print()
         _show(one)
+    _tell_if_none(found, queue, subscription)
 
 
 @dlq_app.command()
@@ -140,6 +140,7 @@ def letter_fields(letter: StoredLetter, subscription: str) -> dict[str, Any]:
         "last_error": letter.told("last-error"),
         "topic": stored.topic or None,
         "key": text_or_base64(stored.key),
+        "headers": {name: text_or_base64(value) for name, value in letter.headers.items()},
         "body": text_or_base64(stored.body),
     }
 
@@ -155,13 +156,22 @@ def _settle(
         found = _chosen(letters, ids)
         if found and not dry_run:
             verb = "publish again" if how == "redriven" else "forget"
-            confirm(f"{verb} {len(found)} dead letters of subscription {subscription} of queue {queue}", yes=yes)
+            confirm(f"{verb} {_counted(found)} of subscription {subscription} of queue {queue}", yes=yes)
             (letters.redrive if how == "redriven" else letters.drop)(found)
     if as_json:
         done = not dry_run
         show_json({"queue": queue, "subscription": subscription, how: done, "ids": [str(one.id) for one in found]})
     else:
-        print(f"{len(found)} dead letters {'would be ' if dry_run else ''}{how}")
+        print(f"{_counted(found)} {'would be ' if dry_run else ''}{how}")
+
+
+def _counted(letters: list[StoredLetter]) -> str:
+    return f"{len(letters)} dead letter{'' if len(letters) == 1 else 's'}"
+
+
+def _tell_if_none(found: list[StoredLetter], queue: str, subscription: str) -> None:
+    if not found:
+        tell(f"subscription {subscription} of queue {queue} has no dead letters")
 
 
 def _chosen(letters: DeadLetterQueue, ids: list[str] | None) -> list[StoredLetter]:
@@ -188,5 +198,6 @@ def _show(letter: StoredLetter) -> None:
         ("message", f"{letter.told('id')} of partition {letter.told('partition')}"),
         ("topic", stored.topic or NOTHING),
         ("key", NOTHING if stored.key is None else printable(stored.key)),
+        *((f"header {name}", printable(value)) for name, value in letter.headers.items()),
         ("body", printable(stored.body)),
     ])  # fmt: skip

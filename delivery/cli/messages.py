@@ -118,8 +118,14 @@ def subscribe(
     partitions: options.Partitions = None,
     topics: options.Topics = None,
     filter: options.Filter = None,
-    start: From = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
     limit: Limit = None,
+    kind: options.Kind = None,
+    member: Annotated[
+        str | None, typer.Option("--member", metavar="NAME", show_default="a new one", help="Of this one in a group.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the subscription over from another subscriber.")] = False,
     form: options.Format = "text",
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
@@ -130,14 +136,15 @@ def subscribe(
     With --name the subscription is durable: the next `hoot subscribe` under that name goes on behind the last message
     that was printed, and --from counts only the first time; topics and filter stay until others are named. Without,
     the subscription is deleted at the end (if this program is killed, it stays; its name begins with `cli-`). A message
-    counts as handled when it was printed.
+    counts as handled when it was printed. With --kind failover or shared several may run under one --name.
     """
     from delivery.cli.subscribing import Subscribing
+    from delivery.metastore.groups import check_kind
 
-    first = options.place(start, "--from")
+    first = options.first(start, "--from")
     wanted = Subscribing(
         queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
-        _form(form, as_json=as_json),
+        _form(form, as_json=as_json), None if kind is None else check_kind(kind), member,
     )  # fmt: skip
     wanted.run(zookeeper)
 

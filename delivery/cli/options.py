@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from delivery.errors import InvalidRequest
-from delivery.ids import MessageId
+from delivery.ids import LATEST_PER_KEY, MessageId
 from delivery.model import PARTITIONS_MAX
 
 ZOOKEEPER_DEFAULT = "127.0.0.1:2181"
@@ -54,6 +54,11 @@ def place(text: str, option: str) -> Start:
         return parse_place(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(error.message, param_hint=option) from None
+
+
+def first(text: str, option: str) -> Start | str:
+    """Where a subscription is to begin: `latest-per-key`, or a place. Raises typer.BadParameter."""
+    return text if text == LATEST_PER_KEY else place(text, option)
 
 
 def parse_place(text: str) -> Start:
@@ -167,7 +172,15 @@ Filter = Annotated[
         help="Only messages for which this holds: an expression such as \"hops > 3\", or a rule as JSON.",
     ),
 ]  # fmt: skip
+START_HELP = "latest-per-key (only the newest message of each key, then all that is new), or a place: "
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind", metavar="KIND", show_default="as it is; exclusive for a new one",
+        help="Who may be attached: exclusive (one), failover (others stand by) or shared (the partitions are spread).",
+    ),
+]  # fmt: skip
 Format = Annotated[
     str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")
 ]

@@ -69,7 +69,7 @@ def release(
     if as_json:
         show_json({"queue": queue, "subscription": name, "released": 0 if dry_run else count})
     else:
-        print(f"{'would release' if dry_run else 'released'} {count} parked keys")
+        print(f"{'would release' if dry_run else 'released'} {count} parked key{'' if count == 1 else 's'}")
 
 
 def _fields(partition: int, one: ParkedKey) -> dict[str, Any]:

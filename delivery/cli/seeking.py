@@ -1,7 +1,8 @@
 """`hoot subscription seek`: moving a subscription to another place in its queue.
 
-With --json: `{queue, subscription, moved, partitions}`, and per partition `{partition, before, after, messages}`; so
-many `messages` lie between the two places. `moved` is false for a dry run.
+With --json: `{queue, subscription, moved, partitions}`, and per partition `{partition, before, after, messages,
+parked}`; so many `messages` lie between the two places, and `parked` wait behind a message that was not handled.
+`moved` is false for a dry run.
 """
 
 from __future__ import annotations
@@ -42,27 +43,37 @@ def seek(
     with connect(zookeeper) as client:
         moves = client.seek(queue, name, place, partitions=numbers, dry_run=True)
         if not dry_run:
-            confirm(f"move subscription {name} of queue {queue}: {_summary(moves)}", yes=yes)
+            confirm(f"move subscription {name} of queue {queue}: {summary(moves)}", yes=yes)
             moves = client.seek(queue, name, place, partitions=numbers, force=force)
+    show_moves(queue, name, moves, moved=not dry_run, as_json=as_json)
+
+
+def show_moves(queue: str, name: str, moves: list[Move], *, moved: bool, as_json: bool) -> None:
+    """What every command that moves a subscription says in the end, or would have done."""
     if as_json:
         fields = [
-            {"partition": one.partition, "before": str(one.before), "after": str(one.after), "messages": one.messages}
+            {
+                "partition": one.partition, "before": str(one.before), "after": str(one.after),
+                "messages": one.messages, "parked": one.parked,
+            }
             for one in moves
-        ]
-        show_json({"queue": queue, "subscription": name, "moved": not dry_run, "partitions": fields})
+        ]  # fmt: skip
+        show_json({"queue": queue, "subscription": name, "moved": moved, "partitions": fields})
         return
     columns = [Column("partition", "right"), Column("from", "right"), Column("to", "right"), Column("", "left")]
     show_table(columns, [[str(one.partition), str(one.before), str(one.after), _effect(one)] for one in moves])
-    print(f"{'would move' if dry_run else 'moved'} subscription {name} of queue {queue}: {_summary(moves)}")
+    print(f"{'moved' if moved else 'would move'} subscription {name} of queue {queue}: {summary(moves)}")
 
 
 def _effect(move: Move) -> str:
+    parked = f", {number(move.parked)} parked" if move.parked else ""
     if move.before == move.after:
-        return "stays"
-    return f"{number(move.messages)} {'again' if move.after < move.before else 'skipped'}"
+        return f"stays{parked}"
+    return f"{number(move.messages)} {'again' if move.after < move.before else 'skipped'}{parked}"
 
 
-def _summary(moves: list[Move]) -> str:
+def summary(moves: list[Move]) -> str:
+    """What becomes of the messages between the places."""
     again = sum(one.messages for one in moves if one.after < one.before)
     skipped = sum(one.messages for one in moves if one.after > one.before)
     told = [f"{number(again)} messages come again"] if again else []

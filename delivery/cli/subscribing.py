@@ -15,6 +15,7 @@ from delivery.cli.formats import Printer
 from delivery.cli.options import Start
 from delivery.cli.stopping import on_sigterm
 from delivery.filters import KEEP
+from delivery.metastore.groups import Kind
 from delivery.model import Message
 
 _LOOK_SECONDS = 0.2
@@ -68,10 +69,12 @@ class Subscribing(NamedTuple):
     partitions: tuple[int, ...] | None
     topics: tuple[str, ...] | None
     filter: str | None
-    start: Start
+    start: Start | str
     limit: int | None
     force: bool
     form: str
+    kind: Kind | None = None
+    member: str | None = None
 
     def run(self, zookeeper: str) -> None:
         """Print until the limit, SIGTERM or Ctrl-C. Raises the error that ended the subscription."""
@@ -84,10 +87,10 @@ class Subscribing(NamedTuple):
         for handler in logging.getLogger().handlers:
             # What the listener raises at its limit, and what follows, is no news to the user.
             handler.addFilter(lambda _: not listener.done.is_set())
-        subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force)
+        subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force, member=self.member)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics or KEEP, start=self.start,
-            filter=self.filter or KEEP,
+            filter=self.filter or KEEP, kind=self.kind,
         )  # fmt: skip
         subscription.listener(listener.take)
         subscription.batch_listener(listener.flush)

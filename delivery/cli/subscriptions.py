@@ -1,11 +1,14 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, listener, pause,
-flow, lag, lag_seconds}` with the filter as a rule, null without one, the listener as `host:port`, null when none is
-attached, the pause as `{since, until}`, null when there is none, and the flow as its fields, 0 for no limit; `lag`
-counts messages and `lag_seconds` is the age of the oldest of them that is not acknowledged. `subscription info` adds
-`partitions`: per partition `{partition, start, position, end, lag, lag_seconds, host}`. Numbers that cannot be had now
-(its host does not answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, listener,
+members, retry, replay, pause, flow, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the
+listener as `host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`,
+where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy, `replay` is `{of, finished}`,
+null for what is none, `pause` is `{since, until}`, null when it is not paused, and `flow` has the fields of a Flow, 0
+for no limit. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not acknowledged, and
+`parked` counts those that neither of them means. `subscription info` adds `partitions`: per partition `{partition,
+start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that cannot be had now (its host does not
+answer) are null.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import flowing, options
+from delivery.cli import flowing, options, retrying
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
+from delivery.cli.members import show_members
 from delivery.cli.output import NOTHING, Column, age, moment, number, show_fields, show_json, show_table, span, tell
 from delivery.cli.parked import parked, release
 from delivery.cli.pausing import described, pause, pause_fields, resume
+from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
+from delivery.cli.snapshots import snapshot_app
 from delivery.ids import MessageId
 
 if TYPE_CHECKING:
@@ -32,8 +38,9 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
-    for command in (seek, update, explain, pause, resume, parked, release):
+    for command in (seek, replay, promote, update, explain, pause, resume, parked, release):
         subscription_app.command()(command)
+    subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
 
 
@@ -44,7 +51,11 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
-    start: Annotated[str, typer.Option("--from", metavar="PLACE", help=options.PLACE_HELP)] = "latest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
+    ] = "latest",
+    kind: options.Kind = None,
+    retry: retrying.Retry = None,
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
     window_messages: flowing.WindowMessages = None,
@@ -54,25 +65,28 @@ def create(
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, starts}, where starts are the ids behind which
-    the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, kind, starts, retry}, where starts are the ids
+    behind which the partitions begin.
     """
     from delivery.client import connect
+    from delivery.metastore.groups import check_kind
 
-    first, chosen = options.place(start, "--from"), options.chosen(partitions)
+    first, chosen = options.first(start, "--from"), options.chosen(partitions)
     flow = flowing.given(
         messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
         window_bytes=window_bytes,
     )  # fmt: skip
     with connect(zookeeper) as client:
         record = client.create_subscription(
-            queue, name, partitions=chosen, topics=topics or None, start=first, flow=flow
+            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
+            kind=check_kind(kind or "exclusive"), flow=flow,
         )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
-            "all_partitions": record.all_partitions, "topics": list(record.topics),
+            "all_partitions": record.all_partitions, "topics": list(record.topics), "kind": record.kind,
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
+            "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip
     else:
         print(f"created subscription {name} of queue {queue}, partitions: {len(record.starts)}")
@@ -94,7 +108,8 @@ def list_subscriptions(
         show_json([summary_fields(one) for one in found])
         return
     columns = [
-        Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("listener"),
+        Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("kind"),
+        Column("attached"),
         Column("paused"), Column("lag", "right"), Column("behind", "right"),
     ]  # fmt: skip
     show_table(columns, [_row(one) for one in found])
@@ -115,7 +130,12 @@ def info(
     with connect(zookeeper) as client:
         found = client.subscription_info(queue, name)
     if as_json:
-        show_json({**summary_fields(found), "partitions": [_partition_fields(one) for one in found.partitions]})
+        show_json({
+            **summary_fields(found),
+            "partitions": [
+                {**_partition_fields(one), "member": found.holders.get(one.partition)} for one in found.partitions
+            ],
+        })  # fmt: skip
         return
     show_fields([
         ("subscription", name),
@@ -123,23 +143,32 @@ def info(
         ("created", age(found.created_ms)),
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
-        ("listener", found.listener or "none is attached"),
+        ("kind", found.kind),
+        *([("listener", found.listener or "none is attached")] if found.kind == "exclusive" else []),
+        ("not handled", retrying.described(found.retry)),
+        *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
+          if found.replay else []),
         ("paused", described(found.pause)),
         ("flow", flowing.described(found.flow)),
     ])  # fmt: skip
     print()
+    if found.kind != "exclusive":
+        show_members(found)
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"),
-        Column("lag", "right"), Column("behind", "right"), Column("host"),
+        Column("lag", "right"), Column("behind", "right"), Column("parked", "right"), Column("host"),
+        *([Column("member")] if found.members else []),
     ]  # fmt: skip
     rows = [
         [
             str(one.partition), _id(one.position), _id(one.end), number(one.lag), span(one.lag_seconds),
-            one.host or NOTHING,
+            number(one.parked), one.host or NOTHING,
+            *([found.holders.get(one.partition, NOTHING)] if found.members else []),
         ]
         for one in found.partitions
     ]  # fmt: skip
-    total = ["total", "", "", number(found.lag), span(found.lag_seconds), ""]
+    ends = [""] * (len(columns) - 6)
+    total = ["total", "", "", number(found.lag), span(found.lag_seconds), number(found.parked), *ends]
     show_table(columns, rows, total=total if len(rows) > 1 else None)
 
 
@@ -161,7 +190,7 @@ def delete(
     with connect(zookeeper) as client:
         found = client.subscription_info(queue, name)
         if not dry_run:
-            attached = f", to which {found.listener} is attached" if found.listener else ""
+            attached = f", to which {', '.join(found.attached)} is attached" if found.attached else ""
             confirm(f"delete subscription {name} of queue {queue} and its position{attached}", yes=yes)
             client.delete_subscription(queue, name)
     if as_json:
@@ -179,11 +208,16 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "all_partitions": found.all_partitions,
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
+        "kind": found.kind,
         "listener": found.listener,
+        "members": [msgspec.structs.asdict(one) for one in found.members],
+        "retry": msgspec.structs.asdict(found.retry),
+        "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
         "pause": pause_fields(found.pause),
         "flow": msgspec.to_builtins(found.flow),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
+        "parked": found.parked,
     }
 
 
@@ -195,6 +229,7 @@ def _partition_fields(one: SubscribedPartition) -> dict[str, Any]:
         "end": None if one.end is None else str(one.end),
         "lag": one.lag,
         "lag_seconds": _rounded(one.lag_seconds),
+        "parked": one.parked,
         "host": one.host,
     }
 
@@ -203,8 +238,11 @@ def _row(found: SubscriptionInfo) -> list[str]:
     partitions = "all" if found.all_partitions else str(len(found.partitions))
     topics = ", ".join(found.topics) or "all"
     progress = [number(found.lag), span(found.lag_seconds)]
-    listener, paused = found.listener or NOTHING, described(found.pause) if found.pause else NOTHING
-    return [found.queue, found.subscription, partitions, topics, listener, paused, *progress]
+    attached = found.listener or NOTHING
+    if found.kind != "exclusive":
+        attached = f"{len(found.attached)} members"
+    paused = described(found.pause) if found.pause else NOTHING
+    return [found.queue, found.subscription, partitions, topics, found.kind, attached, paused, *progress]
 
 
 def _id(message_id: MessageId | None) -> str:

@@ -19,12 +19,14 @@ from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartitio
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
+from delivery.client.groups import Member
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.positions import Move
 from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.replays import Stretch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
 from delivery.ids import Start
 
@@ -33,6 +35,7 @@ __all__ = [
     "CombinedPartitionScanner",
     "DeadLetterQueue",
     "Explained",
+    "Member",
     "Move",
     "NewMessage",
     "OwnedBy",
@@ -48,6 +51,7 @@ __all__ = [
     "Start",
     "StoredLetter",
     "StoredPartition",
+    "Stretch",
     "SubscribedPartition",
     "SubscriptionInfo",
     "connect",

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from delivery.batch import peek
 from delivery.client.calls import Calls
-from delivery.client.filtering import Explained, Filtering, change
+from delivery.client.filtering import Explained, Filtering
+from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
+from delivery.client.pausing import Pausing
 from delivery.client.positions import Move, Positions
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownSubscription
-from delivery.filters import FilterGiven, TopicsGiven
+from delivery.client.replays import Replays
+from delivery.client.snapshots import Snapshots
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.flow import Flow, FlowGiven, Pause, check_pause, seconds_paused
-from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.flow import Flow, Pause, lasting
+from delivery.metastore.groups import Kind
+from delivery.metastore.managers.records import ParkedKey, SubscriptionState
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
 from delivery.rpc.protocol import load_idl
@@ -65,6 +70,8 @@ class SubscribedPartition(msgspec.Struct, frozen=True):
     lag_seconds: float | None
     """The age of the oldest of these; 0 when there is none."""
     host: str | None
+    parked: int
+    """Messages up to `position` that are parked (docs/retries.md), as they were saved last."""
 
 
 class SubscriptionInfo(msgspec.Struct, frozen=True):
@@ -77,18 +84,41 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     filter: str | None
     """Its rule as JSON."""
+    kind: Kind
     listener: str | None
-    """host:port of the subscriber that is attached."""
+    """host:port of the subscriber that is attached to an exclusive one."""
+    members: tuple[Member, ...]
+    """Of a group, by name."""
+    retry: RetryPolicy
     pause: Pause | None
     """None when it is not paused, or no longer."""
     flow: Flow
     partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """host:port of all who are attached."""
+        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
+
+    @property
+    def holders(self) -> dict[int, str]:
+        """Which member gets a partition."""
+        return {number: one.member for one in self.members for number in one.partitions}
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known."""
+        """Of all partitions; None when one of them is not known. Without what is parked."""
         lags = [one.lag for one in self.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def parked(self) -> int:
+        """Messages of all partitions that are parked."""
+        return sum(one.parked for one in self.partitions)
 
     @property
     def lag_seconds(self) -> float | None:
@@ -106,8 +136,10 @@ class Admin:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._positions = Positions(catalog, calls)
+        self.snapshots = Snapshots(catalog, self._positions)
+        self.pausing = Pausing(catalog)
+        self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -152,19 +184,24 @@ class Admin:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._catalog.subscriptions(queue)
 
+    def check_subscription(self, queue: str, name: str) -> None:
+        """Raises UnknownQueue, UnknownSubscription."""
+        self._subscription(queue, name)
+
     def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
         """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
         record = self._subscription(queue, name)
         states = self._catalog.states(queue, name)
-        listener = self._catalog.listener(queue, name)
+        attached = self._catalog.members(queue, name)
+        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
         partitions = []
         for number, start in sorted(record.starts.items()):
-            position = states[number].position if number in states else start
-            partitions.append(self._subscribed(queue, number, start, position))
+            until = record.replay.end(number) if record.replay else 0
+            partitions.append(self._subscribed(queue, number, start, states.get(number), until))
         return SubscriptionInfo(
-            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            None if listener is None else listener.host_port, _lasting(record.pause), record.flow,
-            tuple(partitions),
+            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter, record.kind, listener,
+            members_of(record, attached), record.retry, lasting(record.pause, time.time_ns() // 1_000_000), record.flow,
+            tuple(partitions), record.replay, _is_over(record.replay, partitions),
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -180,22 +217,12 @@ class Admin:
         return record
 
     def update_subscription(
-        self, queue: str, name: str, topics: TopicsGiven, filter_: FilterGiven, flow: FlowGiven, *, dry_run: bool
+        self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
-        wanted = change(topics, filter_, flow)
         if dry_run:
             return wanted(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, wanted)
-
-    def pause(self, queue: str, name: str, until: datetime | None, seconds: float | None) -> SubscriptionRecord:
-        """See Client.pause."""
-        wanted = check_pause(until, seconds, time.time_ns() // 1_000_000)
-        return self._catalog.change_subscription(queue, name, lambda one: msgspec.structs.replace(one, pause=wanted))
-
-    def resume(self, queue: str, name: str) -> SubscriptionRecord:
-        """See Client.resume."""
-        return self._catalog.change_subscription(queue, name, lambda one: msgspec.structs.replace(one, pause=None))
 
     def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""
@@ -225,11 +252,7 @@ class Admin:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
-        record = self._catalog.subscription(queue, name)
-        if record is None:
-            self._catalog.queue(queue)
-            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
-        return record
+        return self._positions.record(queue, name)
 
     def _stored(self, queue: str, partition: int) -> StoredPartition:
         try:
@@ -242,24 +265,30 @@ class Admin:
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
-    def _subscribed(self, queue: str, partition: int, start: int, position: int) -> SubscribedPartition:
+    def _subscribed(
+        self, queue: str, partition: int, start: int, state: SubscriptionState | None, until: int
+    ) -> SubscribedPartition:
+        position = start if state is None else state.position
         place = (partition, MessageId(start), MessageId(position))
+        parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
         try:
             info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = self._calls.call(
-                queue, partition, "countMessages", queue, partition, position, 0, timeout=LOOK_SECONDS
-            )
+            lag = 0
+            if not until or position < until:
+                lag = self._calls.call(
+                    queue, partition, "countMessages", queue, partition, position, until, timeout=LOOK_SECONDS
+                )
             age = self._oldest_age(queue, partition, position) if lag else 0.0
             host = self._host(queue, partition)
         except HootError as error:
             if not error.retryable:
                 raise
-            return SubscribedPartition(*place, None, None, None, None)
-        return SubscribedPartition(*place, MessageId(max(info.lastId, position)), lag, age, host)
+            return SubscribedPartition(*place, None, None, None, None, parked)
+        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host, parked)
 
     def _oldest_age(self, queue: str, partition: int, position: int) -> float:
         """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
         reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
@@ -274,8 +303,10 @@ class Admin:
         return f"{address}:{port}"
 
 
-def _lasting(pause: Pause | None) -> Pause | None:
-    return None if seconds_paused(pause, time.time_ns() // 1_000_000) is None else pause
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

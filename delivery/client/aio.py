@@ -18,7 +18,7 @@ their thread before the cancellation is delivered, within their timeouts. Errors
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Self
 
 import trio
@@ -26,14 +26,19 @@ import trio
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo, SubscriptionInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
+from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.positions import Move
+from delivery.client.replays import Stretch
 from delivery.ids import Start
 from delivery.metastore.managers.records import ParkedKey
+from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 
-__all__ = ["AsyncClient", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner", "connect"]
+__all__ = [
+    "AsyncClient", "AsyncDeadLetterQueue", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner", "connect",
+]  # fmt: skip
 
 
 async def connect(
@@ -113,6 +118,34 @@ class AsyncClient:
         """See Client.seek."""
         return await hop(self._client.seek, queue, name, to, **options)
 
+    async def create_snapshot(self, queue: str, name: str, snapshot: str, *, dry_run: bool = False) -> Snapshot:
+        """See Client.create_snapshot."""
+        return await hop(self._client.create_snapshot, queue, name, snapshot, dry_run=dry_run)
+
+    async def snapshots(self, queue: str, name: str) -> dict[str, Snapshot]:
+        """See Client.snapshots."""
+        return await hop(self._client.snapshots, queue, name)
+
+    async def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
+        """See Client.snapshot."""
+        return await hop(self._client.snapshot, queue, name, snapshot)
+
+    async def restore_snapshot(self, queue: str, name: str, snapshot: str, **options: bool) -> list[Move]:
+        """See Client.restore_snapshot."""
+        return await hop(self._client.restore_snapshot, queue, name, snapshot, **options)
+
+    async def delete_snapshot(self, queue: str, name: str, snapshot: str) -> None:
+        """See Client.delete_snapshot."""
+        await hop(self._client.delete_snapshot, queue, name, snapshot)
+
+    async def replay(self, queue: str, name: str, into: str, **options: Any) -> list[Stretch]:  # noqa: ANN401
+        """See Client.replay."""
+        return await hop(self._client.replay, queue, name, into, **options)
+
+    async def promote(self, queue: str, shadow: str, **options: bool) -> tuple[str, list[Move]]:
+        """See Client.promote."""
+        return await hop(self._client.promote, queue, shadow, **options)
+
     async def create_subscription(self, queue: str, name: str, **options: Any) -> SubscriptionRecord:  # noqa: ANN401
         """See Client.create_subscription."""
         return await hop(self._client.create_subscription, queue, name, **options)
@@ -144,3 +177,26 @@ class AsyncClient:
     async def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
         """See Client.release."""
         return await hop(self._client.release, queue, subscription, keys)
+
+    async def dead_letters(self, queue: str, subscription: str) -> AsyncDeadLetterQueue:
+        """See Client.dead_letters."""
+        return AsyncDeadLetterQueue(await hop(self._client.dead_letters, queue, subscription))
+
+
+class AsyncDeadLetterQueue:
+    """See DeadLetterQueue."""
+
+    def __init__(self, letters: DeadLetterQueue) -> None:
+        self._letters = letters
+
+    async def letters(self) -> list[StoredLetter]:
+        """See DeadLetterQueue.letters."""
+        return await hop(self._letters.letters)
+
+    async def redrive(self, letters: Sequence[StoredLetter]) -> None:
+        """See DeadLetterQueue.redrive."""
+        await hop(self._letters.redrive, letters)
+
+    async def drop(self, letters: Sequence[StoredLetter]) -> None:
+        """See DeadLetterQueue.drop."""
+        await hop(self._letters.drop, letters)

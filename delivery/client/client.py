@@ -10,20 +10,24 @@ from typing import Any, Self
 from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
-from delivery.client.filtering import Explained
+from delivery.client.filtering import Explained, change
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.placement import Placement
 from delivery.client.positions import Move
 from delivery.client.queue import Queue
+from delivery.client.replays import Stretch
 from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.flow import FlowGiven
+from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.policy import dead_letter_queue
+from delivery.metastore.managers.snapshots import Snapshot
+from delivery.metastore.policy import RetryGiven, dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Speed
 from delivery.metastore.request import Partitions, check_request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -151,32 +155,95 @@ class Client:
         """
         return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
 
+    def create_snapshot(self, queue: str, name: str, snapshot: str, *, dry_run: bool = False) -> Snapshot:
+        """Keep where a subscription stands under a name, with what is parked; gives that, as it was saved last.
+
+        It is durable, and gone with the subscription; `dry_run` keeps nothing. Raises SnapshotExists, UnknownQueue,
+        UnknownSubscription; InvalidRequest for the name, and beyond 32 snapshots or 512 KiB of them.
+        """
+        return self._open().snapshots.create(queue, name, snapshot, dry_run=dry_run)
+
+    def snapshots(self, queue: str, name: str) -> dict[str, Snapshot]:
+        """A subscription's snapshots by name, the oldest first. Raises UnknownQueue, UnknownSubscription."""
+        return self._open().snapshots.all(queue, name)
+
+    def snapshot(self, queue: str, name: str, snapshot: str) -> Snapshot:
+        """One of a subscription's snapshots. Raises UnknownSnapshot, and as `snapshots`."""
+        return self._open().snapshots.one(queue, name, snapshot)
+
+    def restore_snapshot(
+        self, queue: str, name: str, snapshot: str, *, force: bool = False, dry_run: bool = False
+    ) -> list[Move]:
+        """Move a subscription to where it stood; gives the moves. As `seek`, but what was parked then is so again.
+
+        Partitions that were not subscribed to at that time stay where they are. Raises UnknownSnapshot, and as `seek`.
+        """
+        return self._open().snapshots.restore(queue, name, snapshot, force=force, dry_run=dry_run)
+
+    def delete_snapshot(self, queue: str, name: str, snapshot: str) -> None:
+        """Forget a snapshot. Raises UnknownSnapshot, UnknownQueue, UnknownSubscription."""
+        self._open().snapshots.delete(queue, name, snapshot)
+
+    def replay(
+        self, queue: str, name: str, into: str, *, start: Start, end: Start = "latest", speed: Speed = "original",
+        filter: FilterGiven = KEEP, dry_run: bool = False,
+    ) -> list[Stretch]:  # fmt: skip
+        """Make the subscription `into`, which delivers what lies between two places of the queue again, and then ends.
+
+        It is a shadow of the subscription `name`, with its partitions, topics and retry policy, and its filter unless
+        another is given; `name` itself goes on untouched. The messages from `start` on and before `end` come at
+        `speed`: "original" for that of their publishing, how many times that, or "max". `dry_run` makes nothing.
+
+        Raises SubscriptionExists, UnknownQueue, UnknownSubscription; InvalidRequest when no message lies in between;
+        NoHost and HostUnreachable when a partition cannot be asked.
+        """
+        return self._open().replays.replay(
+            queue, name, into, start=start, end=end, speed=speed, filter_=filter, dry_run=dry_run
+        )
+
+    def promote(self, queue: str, shadow: str, *, force: bool = False, dry_run: bool = False) -> tuple[str, list[Move]]:
+        """Put the subscription that `shadow` is a replay of to where that stands, and delete `shadow`.
+
+        Gives the name of that subscription, and its moves; what is parked of `shadow` is parked of it then. `force`
+        does it also while a subscriber is attached to one of them: that of `shadow` is detached for good. When it
+        breaks off, say it again.
+
+        Raises InvalidRequest when `shadow` is no replay, UnknownSubscription when one of the two is not there,
+        SubscriptionBusy; nothing has changed then.
+        """
+        return self._open().replays.promote(queue, shadow, force=force, dry_run=dry_run)
+
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
-        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", flow: FlowGiven = KEEP,
+        filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
+        kind: Kind = "exclusive", flow: FlowGiven = KEEP,
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter`, `start` and `flow` as in Subscriber.subscribe. Raises SubscriptionExists,
-        UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has to be asked for.
+        `partitions`, `topics`, `filter`, `start`, `retry`, `kind` and `flow` as in Subscriber.subscribe. Raises
+        SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has
+        to be asked for.
         """
-        request = check_request(queue, partitions, topics, start, filter, flow=flow)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, flow=flow)
         return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, flow: FlowGiven = KEEP, dry_run: bool = False,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, flow: FlowGiven = KEEP,
+        dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes and how fast, attached or not; its workers follow at once.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
-        is left out stays. `flow` is a Flow, or a dict of those of its fields that change (docs/flow.md). What is out at
-        that moment may still be handled under the old filter. Gives the preferences as they are then; `dry_run`
-        changes nothing.
+        is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
+        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `flow` is a
+        Flow, or a mapping of those of its fields that are to change (docs/flow.md). What is out at that moment may
+        still be handled under the old preferences. Gives them as they are then; `dry_run` changes nothing.
 
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
-        return self._open().update_subscription(queue, name, topics, filter, flow, dry_run=dry_run)
+        wanted = change(topics, filter, retry, flow)
+        return self._open().update_subscription(queue, name, wanted, dry_run=dry_run)
 
     def pause(
         self, queue: str, name: str, *, until: datetime | None = None, seconds: float | None = None
@@ -187,11 +254,11 @@ class Client:
         acknowledged. Gives the preferences as they are then. Raises InvalidRequest for an end that is not in the
         future, UnknownQueue, UnknownSubscription.
         """
-        return self._open().pause(queue, name, until, seconds)
+        return self._open().pausing.pause(queue, name, until, seconds)
 
     def resume(self, queue: str, name: str) -> SubscriptionRecord:
         """End a pause; fine without one. Raises UnknownQueue, UnknownSubscription."""
-        return self._open().resume(queue, name)
+        return self._open().pausing.resume(queue, name)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.
@@ -214,12 +281,21 @@ class Client:
         return self._open().release(queue, subscription, keys)
 
     def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
-        """The messages that a subscription gave up, also after it was deleted. Raises UnknownQueue."""
-        found = self.queue(queue)
-        try:
-            return DeadLetterQueue(found, self.queue(dead_letter_queue(queue, subscription)))
-        except UnknownQueue:
-            return DeadLetterQueue(found, None)
+        """The messages that a subscription gave up, also after it was deleted.
+
+        Raises UnknownQueue; UnknownSubscription when it neither is there nor has left any.
+        """
+        found, name = self.queue(queue), dead_letter_queue(queue, subscription)
+
+        def find() -> Queue | None:
+            try:
+                return self.queue(name)
+            except UnknownQueue:
+                self._open().check_subscription(queue, subscription)
+                return None
+
+        find()
+        return DeadLetterQueue(found, find)
 
     def _open(self) -> Admin:
         if self._closed:

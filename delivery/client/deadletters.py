@@ -8,11 +8,10 @@ that says so, and the partitions and ids as JSON.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
-import trio
 
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
@@ -44,6 +43,8 @@ class DeadLetterStore:
 
     async def store(self, letters: Sequence[DeadLetter]) -> None:
         """See DeadLetters.store."""
+        import trio  # takes longer than all else that a command imports, and only a host stores dead letters
+
         await trio.to_thread.run_sync(self._store, letters, abandon_on_cancel=True)
 
     def close(self) -> None:
@@ -84,39 +85,51 @@ class StoredLetter(msgspec.Struct, frozen=True):
         """Its id there."""
         return self.stored.id
 
+    def is_of(self, queue: str) -> bool:
+        """Whether it was given up in that queue; anybody can publish other things to a queue of dead letters."""
+        return self.told("queue") == queue and self.told("partition").isdecimal()
+
     def told(self, name: str) -> str:
         """What a header of the dead letter says: reason, failures, first-error, last-error, id, queue and so on."""
         return tolerant_headers(self.stored.header_block).get(PREFIX + name, b"").decode(errors="replace")
 
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The headers that the message had."""
+        found = tolerant_headers(self.stored.header_block)
+        return {name: value for name, value in found.items() if not name.startswith(PREFIX)}
+
     def original(self) -> NewMessage:
         """The message as it was, for the partition it came from."""
-        headers = tolerant_headers(self.stored.header_block)
-        own = {name: value for name, value in headers.items() if not name.startswith(PREFIX)}
-        stored = self.stored
-        return NewMessage(
-            stored.body, key=stored.key, topic=stored.topic, headers=own, partition=int(self.told("partition"))
-        )  # fmt: skip
+        stored, partition = self.stored, int(self.told("partition"))
+        return NewMessage(stored.body, key=stored.key, topic=stored.topic, headers=self.headers, partition=partition)
 
 
 class DeadLetterQueue:
     """The dead letters of one subscription. Blocking."""
 
-    def __init__(self, queue: Queue, letters: Queue | None) -> None:
-        """`queue` is the one subscribed to, `letters` that of its dead letters; None while it has never had any."""
-        self._queue, self._letters = queue, letters
+    def __init__(self, queue: Queue, find: Callable[[], Queue | None]) -> None:
+        """`queue` is the one subscribed to; `find` gives that of its dead letters, None while it has never had any."""
+        self._queue, self._find = queue, find
 
     def letters(self) -> list[StoredLetter]:
-        """All that are there, oldest first."""
+        """All that are there, oldest first.
+
+        Not what others published there: by hand, or as the dead letters of queue `a.b`, which lie with those of a
+        subscription `b.c` of queue `a`.
+        """
         letters: list[StoredLetter] = []
         settled: set[tuple[int, int]] = set()
-        if self._letters is None:
+        stored = self._find()
+        if stored is None:
             return []
-        with self._letters.scanner() as scanner:
+        with stored.scanner() as scanner:
             for message in scanner:
                 if SETTLED in tolerant_headers(message.header_block):
-                    settled.update(msgspec.json.decode(message.body, type=list[tuple[int, int]]))
-                else:
-                    letters.append(StoredLetter(message))
+                    with contextlib.suppress(msgspec.DecodeError):
+                        settled.update(msgspec.json.decode(message.body, type=list[tuple[int, int]]))
+                elif (letter := StoredLetter(message)).is_of(self._queue.name):
+                    letters.append(letter)
         return [letter for letter in letters if (letter.stored.partition, letter.stored.number) not in settled]
 
     def redrive(self, letters: Sequence[StoredLetter]) -> None:
@@ -135,6 +148,8 @@ class DeadLetterQueue:
             self._settle(letters[at : at + GROUP], "dropped")
 
     def _settle(self, letters: Sequence[StoredLetter], how: Literal["redriven", "dropped"]) -> None:
-        assert self._letters is not None, "there are letters"
+        stored = self._find()
+        if stored is None:
+            raise UnknownQueue("the queue of these dead letters was deleted")
         body = msgspec.json.encode([(letter.stored.partition, letter.stored.number) for letter in letters])
-        self._letters.put(body, headers={SETTLED: how.encode()}, partition=0)
+        stored.put(body, headers={SETTLED: how.encode()}, partition=0)

@@ -16,6 +16,7 @@ from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
+from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message, check_partition
 from delivery.rpc.protocol import load_idl
@@ -36,14 +37,17 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, flow: FlowGiven
-) -> Callable[[SubscriptionRecord], SubscriptionRecord]:  # fmt: skip
-    """How to change the preferences of a subscription. Raises InvalidRequest."""
-    wanted_topics, wanted_filter = topics_asked(topics), filter_asked(filter_)
+    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, flow: FlowGiven
+) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
+    """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
+    wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
     return lambda record: msgspec.structs.replace(
-        record, topics=kept(wanted_topics, record.topics), filter=kept(wanted_filter, record.filter),
+        record,
+        topics=kept(wanted_topics, record.topics),
+        filter=kept(wanted_filter, record.filter),
+        retry=changed_policy(record.retry, wanted_retry, record.queue, record.name),
         flow=changed_flow(flow, record.flow),
-    )  # fmt: skip
+    )
 
 
 class Filtering:
@@ -51,7 +55,6 @@ class Filtering:
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
-        self._read_request = load_idl("delivery").ReadRequest
 
     def explain(self, record: SubscriptionRecord, number: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""
@@ -71,7 +74,7 @@ class Filtering:
         ]
 
     def _read(self, queue: str, partition: int, number: int) -> Message | None:
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=number - 1, upTo=number, topics=[], bytesMax=1, waitMs=0
         )
         data = self._calls.call(queue, partition, "read", request).batches

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from delivery.client.calls import Calls
-from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.errors import InvalidRequest, UnknownPartition, UnknownSubscription
 from delivery.ids import LATEST, MessageId, Start, check_start
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.snapshots import SavedPosition
 from delivery.metastore.records import SubscriptionRecord
 
 ASK_SECONDS = 10.0
@@ -24,6 +25,8 @@ class Move(msgspec.Struct, frozen=True):
     after: MessageId
     messages: int
     """How many lie between the two: to be delivered again when it went back, skipped when it went ahead."""
+    parked: int = 0
+    """Messages up to `after` that are parked then."""
 
 
 class Positions:
@@ -31,6 +34,14 @@ class Positions:
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
+
+    def record(self, queue: str, name: str) -> SubscriptionRecord:
+        """A subscription's record. Raises UnknownQueue, UnknownSubscription."""
+        record = self._catalog.subscription(queue, name)
+        if record is None:
+            self._catalog.queue(queue)
+            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}")
+        return record
 
     def seek(
         self, record: SubscriptionRecord, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool
@@ -41,12 +52,27 @@ class Positions:
         for number in chosen:
             if number not in record.starts:
                 raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {number}")
-        states = self._catalog.states(queue, name)
-        before = {one: states[one].position if one in states else record.starts[one] for one in chosen}
         after = self._resolve(queue, chosen, wanted, to)
-        moves = [self._move(queue, one, before[one], after[one]) for one in chosen]
+        return self.put(
+            record, {one: SavedPosition(place) for one, place in after.items()}, force=force, dry_run=dry_run
+        )
+
+    def put(
+        self, record: SubscriptionRecord, places: Mapping[int, SavedPosition], *, force: bool, dry_run: bool
+    ) -> list[Move]:
+        """Put a subscription to these places, by partition; gives the moves. Raises as Client.seek.
+
+        Partitions that it does not read stay out of it; InvalidRequest when it reads none of them.
+        """
+        queue, name = record.queue, record.name
+        known = {number: one for number, one in sorted(places.items()) if number in record.starts}
+        if not known:
+            raise InvalidRequest(f"subscription {name!r} of queue {queue!r} reads other partitions now")
+        states = self._catalog.states(queue, name)
+        before = {number: states[number].position if number in states else record.starts[number] for number in known}
+        moves = [self._move(queue, number, before[number], one) for number, one in known.items()]
         if not dry_run:
-            self._catalog.move_positions(queue, name, after, force=force)
+            self._catalog.move_positions(queue, name, known, force=force)
         return moves
 
     def _resolve(self, queue: str, partitions: list[int], wanted: int, to: Start) -> dict[int, int]:
@@ -63,12 +89,13 @@ class Positions:
             )
         return {number: end if wanted == LATEST else min(wanted, end) for number, end in ends.items()}
 
-    def _move(self, queue: str, partition: int, before: int, after: int) -> Move:
-        low, high = sorted((before, after))
+    def _move(self, queue: str, partition: int, before: int, to: SavedPosition) -> Move:
+        low, high = sorted((before, to.position))
         messages = 0
         if low < high:
             count = self._calls.call(
                 queue, partition, "countMessages", queue, partition, low, high, timeout=ASK_SECONDS
             )
             messages = int(count)
-        return Move(partition, MessageId(before), MessageId(after), messages)
+        parked = sum(len(one.ids) for one in to.parked)
+        return Move(partition, MessageId(before), MessageId(to.position), messages, parked)

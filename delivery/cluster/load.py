@@ -52,6 +52,11 @@ class Traffic:
         self.messages_per_second = self.bytes_per_second = 0.0
         self._at = now
 
+    @property
+    def busy(self) -> bool:
+        """Whether something came since `follow`, or comes every second."""
+        return self.messages > self._seen_messages or self.messages_per_second >= 1.0
+
     def add(self, messages: int, size: int) -> None:
         """So much was stored."""
         self.messages += messages

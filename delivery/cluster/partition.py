@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -17,6 +18,7 @@ from delivery.errors import again
 from delivery.ids import IdClock
 from delivery.model import QueueSettings
 from delivery.storage.base import Bounds, Chunk, MessageStore, PartitionKey, PartitionState
+from delivery.storage.locating import locate
 
 READS_AT_ONCE = 8
 """Store reads in threads; more would only compete for the disk and for the interpreter."""
@@ -81,6 +83,11 @@ class PartitionReader:
     async def count(self, owned: OwnedPartition, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`."""
         return await trio.to_thread.run_sync(self._store.count, owned.key, after, until, limiter=self._limiter)
+
+    async def locate(self, owned: OwnedPartition, after: int, until: int, counts: Sequence[int]) -> list[int]:
+        """See `storage.locating.locate`."""
+        count = partial(self._store.count, owned.key)
+        return await trio.to_thread.run_sync(locate, count, after, until, counts, limiter=self._limiter)
 
 
 class OwnedPartition:
@@ -155,3 +162,7 @@ class OwnedPartition:
     async def count(self, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`."""
         return await self._reader.count(self, after, until)
+
+    async def locate(self, after: int, until: int, counts: Sequence[int]) -> list[int]:
+        """For each of the rising `counts` the id up to which so many messages lie above `after`; `until` at most."""
+        return await self._reader.locate(self, after, until, counts)

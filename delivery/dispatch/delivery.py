@@ -1,4 +1,4 @@
-"""The delivery of one attached subscription: its link, and a worker for each partition that this host can own."""
+"""The delivery of one attached subscription: its links, and a worker for each partition that this host can own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
-from delivery.dispatch.link import Link
+from delivery.dispatch.members import Members
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
 from delivery.dispatch.scanner import Source
@@ -88,7 +88,9 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery."""
+    """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery, but for
+    the members of a group, which come and go.
+    """
 
     def __init__(self, attached: Attached, tools: Tools) -> None:
         self.attached = attached
@@ -96,7 +98,7 @@ class Delivery:
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
         self.gate = Gate()
-        self._link = Link(record.queue, record.name, attached.listener, tools.config)
+        self._members = Members(attached, tools.config)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
@@ -104,19 +106,28 @@ class Delivery:
 
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
-        self.regulate(self.attached)
+        self._regulate()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._link.run)
+            nursery.start_soon(self._members.run)
             nursery.start_soon(self.gate.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
 
-    def regulate(self, attached: Attached) -> None:
-        """Go on with this registration, in which no more has changed than whether and how fast to deliver."""
+    def change(self, attached: Attached) -> None:
+        """Go on at another pace, or with other members or partitions for them: only what moves is interrupted.
+
+        A member that is there still may end what it has begun before another one gets the partition.
+        """
         self.attached = attached
-        self.gate.pause(seconds_paused(attached.subscription.pause, time.time_ns() // 1_000_000))
+        for partition, stays in self._members.change(attached):
+            if (worker := self.workers.get(partition)) is not None:
+                worker.recall(self._tools.config.handover_seconds if stays else 0)
+        self._regulate()
+
+    def _regulate(self) -> None:
+        self.gate.pause(seconds_paused(self.attached.subscription.pause, time.time_ns() // 1_000_000))
         self._share_limits()
 
     def _share_limits(self) -> None:
@@ -179,7 +190,7 @@ class Delivery:
         self._share_limits()
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
-                await worker.run(self._link)
+                await worker.run(self._members.way(partition))
         finally:
             del self.workers[partition]
             self._share_limits()
@@ -201,9 +212,12 @@ class Delivery:
         return await self._tools.taker.take(TakeState(self.attached.subscription, key.partition, owned.epoch))
 
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
-        policy = self.attached.subscription.retry
-        state, position = taken.value, self._position(key, taken, watermark)
-        return Begin(position, _first_run(), policy, state.failing, state.parked, self.gate)
+        record, state = self.attached.subscription, taken.value
+        position = self._position(key, taken, watermark)
+        return Begin(
+            position, _first_run(), record.retry, state.failing, state.parked, record.replay,
+            record.newest.get(key.partition, 0), self.gate,
+        )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

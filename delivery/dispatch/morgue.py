@@ -13,6 +13,7 @@ from delivery.dispatch.retry import GiveUp
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.target import Stream
 from delivery.errors import HootError
+from delivery.ids import MessageId
 from delivery.model import Message
 
 log = logging.getLogger(__name__)
@@ -31,13 +32,15 @@ class Morgue:
         Cancelled: it may be there. Raises what reading the partition does.
         """
         stream = self._stream
-        log.warning("%s/%d: subscription %s gives message %d up: %s; last error: %s", stream.queue, stream.partition,
-                    stream.subscription, given_up.id, given_up.reason, given_up.attempts.last_error)  # fmt: skip
+        log.warning("%s/%d: subscription %s gives message %s up: %s; last error: %s", stream.queue, stream.partition,
+                    stream.subscription, MessageId(given_up.id), given_up.reason,
+                    given_up.attempts.last_error)  # fmt: skip
         if self._letters is None:
             return
         message = await self.find(given_up.id)
         if message is None:
-            log.warning("%s/%d: message %d is stored no longer", stream.queue, stream.partition, given_up.id)
+            log.warning("%s/%d: message %s is stored no longer", stream.queue, stream.partition,
+                        MessageId(given_up.id))  # fmt: skip
             return
         letter = DeadLetter(stream.subscription, message, given_up.reason, given_up.attempts)
         while not await self._stored(letter, self._letters):  # noqa: ASYNC110 - the store tells nobody that it is back
@@ -60,7 +63,7 @@ class Morgue:
             await letters.store([letter])
         except HootError as error:
             stream = self._stream
-            log.warning("%s/%d: subscription %s waits with message %d, which cannot become a dead letter: %s",
-                        stream.queue, stream.partition, stream.subscription, letter.message.number, error)  # fmt: skip
+            log.warning("%s/%d: subscription %s waits with message %s, which cannot become a dead letter: %s",
+                        stream.queue, stream.partition, stream.subscription, letter.message.id, error)  # fmt: skip
             return False
         return True

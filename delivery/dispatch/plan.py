@@ -14,41 +14,64 @@ SubscriptionKey = tuple[str, str]
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """A subscription with a live listener. Two that are equal need nothing done."""
+    """A subscription with live listeners. Two that are equal need nothing done."""
 
     generation: str
     """Of the queue, as it is now."""
     subscription: SubscriptionRecord
-    listener: ListenerRecord
+    listeners: tuple[ListenerRecord, ...]
+    """One, or the members of a group."""
+
+    @property
+    def places(self) -> str:
+        """Where they listen, in one word."""
+        return ", ".join(one.host_port for one in self.listeners)
+
+    def by_partition(self) -> dict[int, ListenerRecord]:
+        """Who gets which partition; those that nobody has at this moment are left out."""
+        subscription = self.subscription
+        if subscription.kind == "exclusive":
+            return dict.fromkeys(subscription.starts, self.listeners[0])
+        members = {one.member: one for one in self.listeners}
+        holders = subscription.holders.items()
+        return {number: members[name] for name, numbers in holders if name in members for number in numbers}
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The difference. A changed registration is in both: its old delivery stops before the new one starts."""
+    """The difference. A changed registration is in the first two: its old delivery stops before the new one starts."""
 
     stop: tuple[SubscriptionKey, ...]
     start: tuple[Attached, ...]
-    regulate: tuple[Attached, ...] = ()
-    """Only whether and how fast to deliver has changed: what is out is not disturbed."""
+    change: tuple[Attached, ...] = ()
+    """Only the members of a group and what they hold have changed, or whether and how fast to deliver: theirs go on."""
 
 
 def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Mapping[str, Attached]]) -> Steps:
     """How to come from `running` to `attached`, which speaks only of the queues it holds."""
     stop: list[SubscriptionKey] = []
     start: list[Attached] = []
-    regulate: list[Attached] = []
-    for (queue, name), now in running.items():
-        found = attached[queue].get(name) if queue in attached else now
-        if found is not None and found != now and _lasting(found) == _lasting(now):
-            regulate.append(found)
-        elif found != now:
-            stop.append((queue, name))
-    going_on = running.keys() - set(stop)
+    change: list[Attached] = []
+    for key, now in running.items():
+        if key[0] in attached and not _goes_on(now, attached[key[0]].get(key[1])):
+            stop.append(key)
     for queue, subscriptions in attached.items():
-        start += [found for name, found in subscriptions.items() if (queue, name) not in going_on]
-    return Steps(tuple(stop), tuple(start), tuple(regulate))
+        for name, found in subscriptions.items():
+            before = running.get((queue, name))
+            if before is None or not _goes_on(before, found):
+                start.append(found)
+            elif before != found:
+                change.append(found)
+    return Steps(tuple(stop), tuple(start), tuple(change))
+
+
+def _goes_on(now: Attached, found: Attached | None) -> bool:
+    if found is None or now == found:
+        return found is not None
+    return _lasting(now) == _lasting(found)
 
 
 def _lasting(attached: Attached) -> Attached:
-    """Without what a running delivery can change."""
-    lasting = msgspec.structs.replace(attached.subscription, flow=Flow(), pause=None)
-    return msgspec.structs.replace(attached, subscription=lasting)
+    """Without what a running delivery can change: its pace, and the members of a group."""
+    subscription = msgspec.structs.replace(attached.subscription, holders={}, flow=Flow(), pause=None)
+    listeners = attached.listeners if subscription.kind == "exclusive" else ()
+    return msgspec.structs.replace(attached, subscription=subscription, listeners=listeners)

@@ -14,16 +14,16 @@ from typing import Protocol
 import msgspec
 import trio
 
-from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.dispatch.gate import Gate
+from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.retrier import Retrier
-from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
+from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked, failed_in
 from delivery.dispatch.target import (
     STATUS_FAILED,
     STATUS_OK,
     STATUS_SKIPPED,
+    STATUS_STALE,
     Answer,
     More,
     Stream,
@@ -31,6 +31,7 @@ from delivery.dispatch.target import (
 )
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
+from delivery.ids import MessageId
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,8 @@ class Ending(enum.Enum):
     BROKEN = "the connection broke"
     FAILED = "a message was not handled"
     FRUITLESS = "a push came to nothing, though the connection stands"
-    FULL = "no more can be parked"
+    PARKED = "messages are parked that the run as it is cannot bring again"
+    RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
@@ -69,17 +71,14 @@ class _Run(msgspec.Struct, frozen=True):
 class MessageSender:
     """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position.
 
-    It has no task: `pump` pushes what can be pushed, whenever a piece came, an answer made room, or the connection
-    takes bytes again.
+    It has no task: `pump` pushes what can be pushed, whenever something has changed.
     """
 
     def __init__(
         self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier,
-        gate: Gate | None = None, *, adapting: Adapting | None = None,
+        outlet: Outlet,
     ) -> None:  # fmt: skip
-        """Without a `gate` nothing holds it up, and without `adapting` the window is as it was made."""
-        self._stream, self._window, self._counters, self._gate = stream, window, counters, gate or Gate()
-        self._adapting, self._limits = adapting, (window.messages_max, window.bytes_max)
+        self._stream, self._window, self._counters, self._outlet = stream, window, counters, outlet
         self._on_position, self._retrier = on_position, retrier
         self._first: More | None = None
         """For the first push of a run."""
@@ -88,40 +87,61 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
+        self._retries = False
         self._current: _Run | None = None
+        self._recalling = False
 
-    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None]) -> None:
-        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once."""
+    def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
+        """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
+
+        `retries` says whether what is parked is brought again in this run.
+        """
+        self._retries = retries
         self._current = _Run(buffer, target, end)
-        self.broken = None
+        self.broken, self._recalling = None, False
         self._retrier.parking.rewound()
         self._first = More()
 
     def stop(self) -> None:
         """Send nothing more of this run."""
         self._current = None
+        if self._recalling:
+            self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
         """Push what is in the buffer, as far as window, gate and connection let it."""
-        largest = self._fit_window()
+        largest = self._outlet.fit()
         while (run := self._current) is not None and (piece := run.buffer.first(*largest)) is not None:
+            if self._recalling:
+                return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
             if piece.data and not (
-                self._window.has_room(piece.messages, len(piece.data)) and self._gate.is_open(self.pump)
+                self._window.has_room(piece.messages, len(piece.data)) and self._outlet.gate.is_open(self.pump)
             ):
                 return
             self._send(run.buffer.take(), run.target)
 
-    def _fit_window(self) -> tuple[float, float]:
-        """Let so much out as the subscription says, or as it can do with; gives messages and bytes of a push."""
-        window, flow, (messages_max, bytes_max) = self._window, self._gate.flow, self._limits
-        wanted = flow.window_messages or (messages_max if self._adapting is None else self._adapting.messages)
-        window.messages_max = min(messages_max, wanted)
-        window.bytes_max = min(bytes_max, flow.window_bytes or bytes_max)
-        messages, size = self._gate.largest
-        return min(messages, window.messages_max), min(size, window.bytes_max)
+    def recall(self) -> None:
+        """End the run, as soon as what the listener has begun is answered; it gives back what it has not begun.
+
+        An empty push of the next run does that: what waits behind the push under way is stale then.
+        """
+        run, window = self._current, self._window
+        if run is None or self._recalling:
+            return
+        self._recalling = True
+        try:
+            if not self._end_if_recalled():
+                parked = More(parked=tuple(self._retrier.parking.messages()))
+                run.target.push(self._stream, window.run + 1, window.heard, b"", lambda _: None, parked)
+        except HootError as error:
+            self._refused(error)
+
+    def give_up(self) -> None:
+        """End the run at once, whatever the listener has begun."""
+        self._finish_run(Ending.RECALLED)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
@@ -135,12 +155,12 @@ class MessageSender:
             ready = trio.Event()
             if not run.target.ready:
                 run.target.when_ready(ready.set)
-            elif self._gate.is_open(ready.set):
+            elif self._outlet.gate.is_open(ready.set):
                 return
             try:
                 await ready.wait()
             finally:
-                self._gate.forget(ready.set)
+                self._outlet.gate.forget(ready.set)
 
     def send_again(self, step: SendAgain, data: bytes) -> None:
         """Send a retry push; it is outside of the window."""
@@ -150,7 +170,7 @@ class MessageSender:
         first = self._more_of_first()
         more = More(None if first is None else first.parked, again=True, settled=step.settled)
         self._counters.pushed(self._stream.queue, self._stream.subscription, len(step.ids), len(data))
-        self._gate.sent(len(step.ids), len(data))
+        self._outlet.gate.sent(len(step.ids), len(data))
         self._retrier.parking.sent(step)
         try:
             on_answer = partial(self._answered_again, window.run, step)
@@ -171,9 +191,7 @@ class MessageSender:
                 self._on_position(window.position)
             return
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
-        self._gate.sent(piece.messages, len(piece.data))
-        if self._adapting is not None:
-            sent.at = trio.current_time()
+        self._outlet.sent(sent)
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()
@@ -191,14 +209,29 @@ class MessageSender:
             if answer.failures and not self._park(sent, answer.failures):
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
-            if self._adapting is not None:
-                self._adapting.answered(sent.messages, sent.at, trio.current_time())
+            self._outlet.answered(sent)
             self._finish(sent)
-            self.pump()
+            if answer.failures and not self._retries:
+                self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
+            if not self._end_if_recalled():
+                self.pump()
         elif answer.status == STATUS_FAILED:
             self._failed(sent, answer)
         else:
-            self._finish_run(Ending.FRUITLESS if answer.status == STATUS_SKIPPED else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
+
+    def _ending_by(self, status: int) -> Ending:
+        """What an answer means that comes without anything having been called."""
+        if status == STATUS_STALE and self._recalling:
+            return Ending.RECALLED
+        return Ending.FRUITLESS if status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED
+
+    def _end_if_recalled(self) -> bool:
+        """End a run that was recalled, if nothing is out any more."""
+        if not self._recalling or not self._window.empty or self._retrier.parking.out:
+            return False
+        self._finish_run(Ending.RECALLED)
+        return True
 
     def _answered_again(self, run: int, step: SendAgain, answer: Answer | HootError) -> None:
         if run != self._window.run:
@@ -208,7 +241,7 @@ class MessageSender:
             return
         failures = [one for one in answer.failures or () if one.id in step.ids]
         if answer.status != STATUS_OK and not failures:
-            self._finish_run(Ending.FRUITLESS if answer.status in (STATUS_FAILED, STATUS_SKIPPED) else Ending.REFUSED)
+            self._finish_run(self._ending_by(answer.status))
             return
         try:
             failed = [checked(one, 0, max(step.ids)) for one in failures]
@@ -217,6 +250,7 @@ class MessageSender:
             return
         self._retrier.answered(step.slot, failed)
         self._changed.unpark_all()
+        self._end_if_recalled()
 
     def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
         """Park what of a push was not handled; False when that ended the run."""
@@ -231,13 +265,13 @@ class MessageSender:
         for failed in found:
             if failed.kind is not Kind.HELD:
                 self._counters.failed(stream.queue, stream.subscription)
-                log.info("%s/%s: subscription %s failed at id %d, which is parked: %s", stream.queue, stream.partition,
-                         stream.subscription, failed.id, failed.error)  # fmt: skip
+                log.info("%s/%s: subscription %s failed at id %s, which is parked: %s", stream.queue, stream.partition,
+                         stream.subscription, MessageId(failed.id), failed.error)  # fmt: skip
             if not self._retrier.park(failed):
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
                     self._on_position(self._window.position)
-                self._finish_run(Ending.FULL)
+                self._finish_run(Ending.PARKED)
                 return False
         self._retrier.changed()
         return True
@@ -269,13 +303,13 @@ class MessageSender:
         try:
             if self._window.fail(sent, answer.position):
                 self._on_position(self._window.position)
-            self.failed = _failed_in(answer, sent)
+            self.failed = failed_in(answer.failures, answer.position, sent.end)
         except ProtocolError as error:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
             self._finish_run(Ending.FRUITLESS)
         else:
-            log.warning("%s/%s: subscription %s failed at id %d: %s", stream.queue, stream.partition,
-                        stream.subscription, self.failed.id, self.failed.error)  # fmt: skip
+            log.warning("%s/%s: subscription %s failed at id %s: %s", stream.queue, stream.partition,
+                        stream.subscription, MessageId(self.failed.id), self.failed.error)  # fmt: skip
             self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:
@@ -284,10 +318,3 @@ class MessageSender:
         if ended is not None:
             ended.end(ending)
         self._changed.unpark_all()
-
-
-def _failed_in(answer: Answer, sent: Sent) -> Failed:
-    """What failed, by a reply that says that something did. Raises ProtocolError."""
-    if not answer.failures:
-        raise ProtocolError(f"a listener failed behind {answer.position} and does not say at what")
-    return checked(answer.failures[-1], answer.position, sent.end)

@@ -87,20 +87,19 @@ class Supervisor:
     async def _apply(self, nursery: trio.Nursery, found: dict[str, dict[str, Attached]]) -> None:
         running = {key: one.delivery.attached for key, one in self._running.items()}
         todo = steps(running, found)
-        for changed in todo.regulate:
-            self._running[changed.subscription.queue, changed.subscription.name].delivery.regulate(changed)
         for key in todo.stop:
             await self._stop(key)
         for attached in todo.start:
             self._start(nursery, attached)
+        for attached in todo.change:
+            self._running[attached.subscription.queue, attached.subscription.name].delivery.change(attached)
 
     def _start(self, nursery: trio.Nursery, attached: Attached) -> None:
         record = attached.subscription
         one = _Running(Delivery(attached, self._tools), trio.CancelScope(), trio.Event())
         self._running[record.queue, record.name] = one
         nursery.start_soon(self._run_one, one)
-        log.info("subscription %s on %s: delivering to %s", record.name, record.queue,
-                 attached.listener.host_port)  # fmt: skip
+        log.info("subscription %s on %s: delivering to %s", record.name, record.queue, attached.places)
 
     async def _run_one(self, one: _Running) -> None:
         """One delivery. An unexpected error costs its subscription a pause, never the host."""

@@ -10,15 +10,16 @@ listener now are looked at any further: a host reads neither the other queues no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
 
 from delivery.dispatch.plan import Attached
-from delivery.errors import CorruptRecord, HootError, Throttled
+from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
+from delivery.metastore.groups import fits
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ WATCHED_AT_ONCE: Final = 1000
 Hint = Callable[[], None]
 Place = tuple[str, str]
 """Queue and subscription."""
+Seat = tuple[str, str, str]
+"""Queue, subscription and member; no member for an exclusive one."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -49,8 +52,8 @@ class Registrations(Protocol):
     def attached_queues(self) -> list[str]:
         """The queues that somebody is or was attached to."""
 
-    def attached(self, queues: Sequence[str]) -> list[list[str]]:
-        """Per queue, the subscriptions that somebody is attached to."""
+    def seats(self, queues: Sequence[str]) -> list[dict[str, tuple[str, ...]]]:
+        """Per queue, the subscriptions that somebody is attached to, with the members."""
 
     def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
         """The queues' records."""
@@ -63,8 +66,11 @@ class Registrations(Protocol):
         Raises Throttled when not all of them can be watched: none is then.
         """
 
-    def read_listeners(self, places: Sequence[Place]) -> list[ListenerRecord | CorruptRecord | None]:
+    def read_listeners(self, seats: Sequence[Seat]) -> list[ListenerRecord | CorruptRecord | None]:
         """The listeners of many."""
+
+    def spread(self, queue: str, name: str) -> SubscriptionRecord:
+        """The preferences of a group, after its partitions were spread over the members there are."""
 
 
 class SubscriptionWatch:
@@ -135,9 +141,10 @@ class SubscriptionWatch:
                 hinted = hinted | known | folders
         stale = sorted(hinted)
         found: dict[str, dict[str, Attached]] = {queue: {} for queue in stale}
-        names = dict(zip(stale, self._catalog.attached(stale), strict=True))
-        queues = self._queues([queue for queue in stale if names[queue]])
-        for attached in self._attached(queues, [(queue, name) for queue in queues for name in names[queue]]):
+        seats = dict(zip(stale, self._catalog.seats(stale), strict=True))
+        queues = self._queues([queue for queue in stale if seats[queue]])
+        places = {(queue, name): members for queue in queues for name, members in sorted(seats[queue].items())}
+        for attached in self._attached(queues, places):
             found[attached.subscription.queue][attached.subscription.name] = attached
         return found
 
@@ -145,13 +152,35 @@ class SubscriptionWatch:
         """Those that are there and can be read."""
         return dict(self._sound(names, self._catalog.read_queues(names)))
 
-    def _attached(self, queues: dict[str, QueueRecord], places: Sequence[Place]) -> Iterable[Attached]:
-        subscriptions = dict(self._sound(places, self._read_subscriptions(places)))
-        listeners = dict(self._sound(places, self._catalog.read_listeners(places)))
+    def _attached(
+        self, queues: dict[str, QueueRecord], places: Mapping[Place, Sequence[str]]
+    ) -> Iterable[Attached]:  # fmt: skip
+        """What is attached to `places`, whose members are given."""
+        subscriptions = dict(self._sound(places, self._read_subscriptions(list(places))))
+        seats = [(*place, member) for place, members in places.items() for member in members]
+        listeners = dict(self._sound(seats, self._catalog.read_listeners(seats)))
         for place, subscription in subscriptions.items():
-            queue, listener = queues[place[0]], listeners.get(place)
-            if listener is not None and subscription.generation == queue.generation:
-                yield Attached(queue.generation, subscription, listener)
+            queue, exclusive = queues[place[0]], subscription.kind == "exclusive"
+            found = [listeners.get((*place, member)) for member in places[place] if exclusive != bool(member)]
+            present = tuple(one for one in found if one is not None)
+            if present and subscription.generation == queue.generation:
+                spread = subscription if exclusive else self._spread(place, subscription, present)
+                if spread is not None:
+                    yield Attached(queue.generation, spread, present)
+
+    def _spread(
+        self, place: Place, found: SubscriptionRecord, members: Sequence[ListenerRecord]
+    ) -> SubscriptionRecord | None:  # fmt: skip
+        """A group whose members hold its partitions; None when it is gone."""
+        if fits(found.holders, [one.member for one in members], found.starts):
+            return found
+        try:
+            return self._catalog.spread(*place)
+        except (UnknownSubscription, UnknownQueue):
+            return None
+        except CorruptRecord as error:
+            self._complain(error)
+            return None
 
     def _read_subscriptions(self, places: Sequence[Place]) -> Iterable[SubscriptionRecord | CorruptRecord | None]:
         """The preferences; those that are new to this host with a watch."""

@@ -74,6 +74,11 @@ class Window:
         return not self._sent
 
     @property
+    def heard(self) -> int:
+        """Up to where the listener knows that its answers arrived."""
+        return self._heard
+
+    @property
     def last_id(self) -> int:
         """The last id that is out; the position when nothing is."""
         return self._sent[-1].end if self._sent else self.position

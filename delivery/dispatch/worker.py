@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +16,9 @@ from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.newest import NewestSource
+from delivery.dispatch.outlet import Outlet
+from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
@@ -23,9 +27,11 @@ from delivery.dispatch.sender import Counters, Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
+from delivery.errors import HootError
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 
 
 class Link(Protocol):
@@ -59,6 +65,10 @@ class Begin(msgspec.Struct, frozen=True):
     """What an earlier worker knew of the first message behind `position`."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to `position`."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if the subscription is one."""
+    newest: int = 0
+    """Up to this id only the newest message of each key is wanted."""
     gate: Gate | None = None
     """What every push has to pass; None: nothing holds it up."""
 
@@ -81,16 +91,20 @@ class SubscriptionWorker:
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        self._scanner = MessageScanner(source, wanted, config.push_bytes)
+        scanned = replayed(source, begin.replay, stream.partition, begin.position)
+        if begin.newest > begin.position:
+            scanned = NewestSource(scanned, wanted, begin.newest)
+        self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
-        adapting = Adapting(config.window_messages)
-        self._sender = MessageSender(
-            stream, self._window, counters, ledger.note, self._retrier, begin.gate, adapting=adapting
-        )  # fmt: skip
+        outlet = Outlet(self._window, begin.gate, Adapting(config.window_messages))
+        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier, outlet)
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
+        self._resting = trio.CancelScope()
+        """Around a pause before the next run."""
+        self._running = trio.CancelScope()
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -128,6 +142,18 @@ class SubscriptionWorker:
         self._scanning.cancel()
         self._pausing.cancel()
 
+    def recall(self, grace_seconds: float) -> None:
+        """End the run, as the partition goes to another listener; the next run asks the link for it.
+
+        What the listener has begun may take it `grace_seconds`, what it has not begun it gives back.
+        """
+        self._resting.cancel()  # it was meant for the former listener
+        if grace_seconds > 0:
+            self._running.deadline = min(self._running.deadline, trio.current_time() + grace_seconds)
+            self._sender.recall()
+        else:
+            self._sender.give_up()
+
     async def _after_failure(self) -> None:
         failed = self._sender.failed
         assert failed is not None
@@ -152,6 +178,7 @@ class SubscriptionWorker:
     async def _pause(self, seconds: float) -> None:
         """Wait, unless the worker is to end."""
         with trio.CancelScope() as self._pausing:
+            self._resting = self._pausing
             if not self._draining:
                 await trio.sleep(seconds)
 
@@ -162,6 +189,7 @@ class SubscriptionWorker:
         buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut, position)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
+            self._running = run
 
             def end(ending: Ending) -> None:
                 self._ending = ending
@@ -170,9 +198,10 @@ class SubscriptionWorker:
                     self._ledger.note_failing(self._first.attempts)
                 run.cancel()
 
-            sender.begin(buffer, target, end)
+            retries = self._by_key or bool(self._retrier.parking)
+            sender.begin(buffer, target, end, retries=retries)
             try:
-                if self._by_key or self._retrier.parking:
+                if retries:
                     await self._scan_and_retry(buffer)
                 else:
                     await self._scan(buffer)
@@ -188,20 +217,28 @@ class SubscriptionWorker:
         await self._sender.drained()
 
     async def _scan_and_retry(self, buffer: Buffer) -> None:
-        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._retrier.run, self._sender)
-                with trio.CancelScope() as self._scanning:
-                    await self._retrier.room(all_gone=not self._by_key)
-                    await self._scanner.run(buffer, self._window.position)
+        """Scan, and bring parked messages again at the same time; with order="partition" first those, then the scan.
+
+        Raises what reading the partition does; nothing but Cancelled when it is lost in the turn that cancels the run.
+        """
+        lost: list[HootError] = []
+
+        async def unless_lost(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            except HootError as error:
+                lost.append(error)
                 nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise _only_error(group) from None
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unless_lost, partial(self._retrier.run, self._sender))
+            with trio.CancelScope() as self._scanning:
+                await unless_lost(partial(self._scan_behind_parked, buffer))
+            nursery.cancel_scope.cancel()
+        if lost:
+            raise lost[0]
         await self._sender.drained()
 
-
-def _only_error(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    async def _scan_behind_parked(self, buffer: Buffer) -> None:
+        await self._retrier.room(all_gone=not self._by_key)
+        await self._scanner.run(buffer, self._window.position)

@@ -17,8 +17,8 @@ from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.parked import Parked
 from delivery.metastore.partitions import Partitions
-from delivery.metastore.positions import Positions
 from delivery.metastore.records import HostRecord
+from delivery.metastore.snapshots import Snapshots
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
@@ -32,7 +32,7 @@ def open_catalog(zk: ZooKeeperClient) -> Catalog:
     return Catalog(zk, ZooKeeperMetaStore(zk, zk))
 
 
-class Catalog(Partitions, Positions, Parked):
+class Catalog(Partitions, Snapshots, Parked):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

@@ -78,6 +78,11 @@ def seconds_paused(pause: Pause | None, now_ms: int) -> float | None:
     return float("inf") if pause.until_ms is None else (pause.until_ms - now_ms) / 1000
 
 
+def lasting(pause: Pause | None, now_ms: int) -> Pause | None:
+    """The pause, unless it is over."""
+    return None if seconds_paused(pause, now_ms) is None else pause
+
+
 def changed_flow(given: FlowGiven, present: Flow) -> Flow:
     """What is asked for, of what is there. Raises InvalidRequest naming all that cannot be."""
     if given is KEEP:

@@ -6,6 +6,7 @@ message was out. They are counted apart: one says something about the message, t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -51,11 +52,19 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 }
 _WHOLE: Final = ("deliveries_max", "crashes_max")
 _SWITCHES: Final = ("dead_letters",)
+_DEFAULTS: Final = msgspec.structs.asdict(RetryPolicy())
+
+RetryGiven = RetryPolicy | Mapping[str, object] | None
+"""A policy, those fields of one that are to change (None in it: the default), or None to leave it as it is."""
+
+
+DEAD_LETTERS: Final = ".dlq"
+"""How the names of queues of dead letters end."""
 
 
 def dead_letter_queue(queue: str, subscription: str) -> str:
     """The queue of a subscription's dead letters. Raises InvalidRequest where the two names leave none for it."""
-    name = f"{queue}.{subscription}.dlq"
+    name = f"{queue}.{subscription}{DEAD_LETTERS}"
     if len(name) > NAME_MAX:
         raise InvalidRequest(
             f"the names of queue and subscription are too long together for dead letters: {name[:60]}… has {len(name)}"
@@ -64,30 +73,60 @@ def dead_letter_queue(queue: str, subscription: str) -> str:
     return name
 
 
-def check_policy(policy: object) -> RetryPolicy:
-    """`policy` if all of it can be used. Raises InvalidRequest naming all that cannot."""
-    if not isinstance(policy, RetryPolicy):
-        raise InvalidRequest(f"retry must be a RetryPolicy, not {str(policy)[:60]}")
-    wrong = wrong_in(policy)
+def retry_asked(given: RetryGiven) -> Mapping[str, object]:
+    """The fields that are to change, by name; none to leave a policy as it is.
+
+    A RetryPolicy means all of its fields, a mapping those it names, each None in it the default. Raises InvalidRequest
+    for what can be no field, naming all; whether the fields fit together depends on the rest (`changed_policy`).
+    """
+    if given is None:
+        return {}
+    if isinstance(given, RetryPolicy):
+        fields: Mapping[str, object] = msgspec.structs.asdict(given)
+    elif isinstance(given, Mapping):
+        fields = {str(name): value for name, value in given.items()}
+    else:
+        raise InvalidRequest(f"retry must be a RetryPolicy or a mapping of its fields, not {str(given)[:60]}")
+    if unknown := sorted(set(fields) - set(_DEFAULTS)):
+        raise InvalidRequest(f"a RetryPolicy has no {', '.join(unknown)[:60]}: it has {', '.join(_DEFAULTS)}")
+    fields = {name: _DEFAULTS[name] if value is None else value for name, value in fields.items()}
+    wrong = wrong_in(given) if isinstance(given, RetryPolicy) else "; ".join(_wrong_fields(fields))
     if wrong:
         raise InvalidRequest(wrong)
-    return policy
+    return fields
+
+
+def changed_policy(policy: RetryPolicy, asked: Mapping[str, object], queue: str, subscription: str) -> RetryPolicy:
+    """A subscription's `policy` with these fields changed. Raises InvalidRequest when they do not fit together."""
+    if not asked:
+        return policy
+    changed = msgspec.structs.replace(policy, **asked)
+    if wrong := wrong_in(changed):
+        raise InvalidRequest(wrong)
+    if changed.dead_letters:
+        dead_letter_queue(queue, subscription)
+    return changed
 
 
 def wrong_in(policy: RetryPolicy) -> str:
     """What of a policy cannot be used, empty when all can."""
-    wrong = [
-        f"{name} must be {low:g} to {high:g}, not {str(value)[:40]}"
-        for name, (low, high) in _RANGES.items()
-        if not _within(value := getattr(policy, name), low, high)
-    ]
-    if policy.order not in ORDERS:
-        wrong.append(f"order must be one of {', '.join(ORDERS)}, not {str(policy.order)[:40]!r}")
-    wrong += [f"{name} must be a whole number" for name in _WHOLE if not isinstance(getattr(policy, name), int)]
-    wrong += [f"{name} must be True or False" for name in _SWITCHES if not isinstance(getattr(policy, name), bool)]
+    wrong = _wrong_fields(msgspec.structs.asdict(policy))
     if not wrong and policy.longest_seconds < policy.first_seconds:
         wrong.append("longest_seconds must not be below first_seconds")
     return "; ".join(wrong)
+
+
+def _wrong_fields(fields: Mapping[str, object]) -> list[str]:
+    wrong = [
+        f"{name} must be {low:g} to {high:g}, not {str(value)[:40]}"
+        for name, (low, high) in _RANGES.items()
+        if name in fields and not _within(value := fields[name], low, high)
+    ]
+    if fields.get("order", ORDERS[0]) not in ORDERS:
+        wrong.append(f"order must be one of {', '.join(ORDERS)}, not {str(fields['order'])[:40]!r}")
+    wrong += [f"{name} must be a whole number" for name in _WHOLE if not isinstance(fields.get(name, 0), int)]
+    wrong += [f"{name} must be True or False" for name in _SWITCHES if not isinstance(fields.get(name, True), bool)]
+    return wrong
 
 
 def _within(value: object, low: float, high: float) -> bool:

@@ -3,7 +3,8 @@
 A position is a state, and a state has an owner that saves it. So each is written anew under the version that it has,
 with a move number above all before it: the owner's next save is refused, and it begins anew at what it then reads. The
 number goes along with its pushes, so that the subscriber, too, forgets what it had handled. Last of all the preferences
-get the number, which makes hosts look at once. Whoever breaks off in between says it again.
+get the number, which makes hosts look at once; from then on every message is delivered, also where it began with the
+newest of each key. Whoever breaks off in between says it again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from delivery.errors import BadVersion, HootError, SubscriptionBusy, UnknownPartition
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
+from delivery.metastore.managers.snapshots import SavedPosition
 from delivery.metastore.managers.states import MoveState
 from delivery.metastore.subscriptions import Subscriptions
 
@@ -21,17 +23,17 @@ from delivery.metastore.subscriptions import Subscriptions
 class Positions(Subscriptions):
     """Moving positions."""
 
-    def move_positions(self, queue: str, name: str, positions: Mapping[int, int], *, force: bool) -> None:
-        """Put a subscription's positions, by partition, to the ids after which it is to go on.
+    def move_positions(self, queue: str, name: str, places: Mapping[int, SavedPosition], *, force: bool) -> None:
+        """Put a subscription, by partition, to the ids after which it is to go on, with what is to be parked then.
 
         Raises UnknownQueue, UnknownSubscription, UnknownPartition, and SubscriptionBusy while a subscriber is attached,
         unless forced: nothing has changed then. MetadataUnavailable, BadVersion: some may have been moved.
         """
         found = self._preferences(queue, name).value
-        unread = sorted(set(positions) - set(found.starts))
+        unread = sorted(set(places) - set(found.starts))
         if unread:
             raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {unread[0]}")
-        holder = None if force else self.listener(queue, name)
+        holder = None if force else next(iter(self.members(queue, name)), None)
         if holder is not None:
             raise SubscriptionBusy(
                 f"subscription {name!r} of queue {queue!r} is attached, by the subscriber at {holder.host_port}: stop"
@@ -39,18 +41,18 @@ class Positions(Subscriptions):
                 address=holder.host_port,
             )
         states = self.managers.subscriptions.read_states(found)
-        number = 1 + max([found.moves, *(one.value.moves for one in states.values())])
-        moves = [MoveState(found, partition, position, number) for partition, position in positions.items()]
+        moved = 1 + max([found.moves, *(one.value.moves for one in states.values())])
+        moves = [MoveState(found, number, one.position, moved, one.parked) for number, one in places.items()]
         for outcome in self.managers.subscriptions.move_states(moves):
             if isinstance(outcome, HootError):
                 raise outcome
-        self._tell_of_move(queue, name, number)
+        self._tell_of_move(queue, name, moved)
 
     def _tell_of_move(self, queue: str, name: str, number: int) -> None:
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._preferences(queue, name)
-            moved = msgspec.structs.replace(found.value, moves=max(number, found.value.moves))
+            moved = msgspec.structs.replace(found.value, moves=max(number, found.value.moves), newest={})
             try:
                 self.managers.subscriptions.update_subscription_data(moved, found.version)
             except BadVersion:

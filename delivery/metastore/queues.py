@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 
 from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
+from delivery.filters.like import stars
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
 from delivery.metastore.records import QueueRecord
@@ -38,6 +39,21 @@ class Queues(Access):
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
         return [name for page in self.queue_pages() for name in page]
+
+    def queues_like(self, pattern: str) -> list[QueueRecord]:
+        """The queues whose names match a pattern such as `orders.*`, by name; but for damaged ones.
+
+        Only names that begin as the pattern does, up to its first star, are looked at.
+        """
+        if not self._has_tables:
+            return []
+        matches, prefix = stars(pattern), pattern.partition("*")[0]
+        names = [prefix] if prefix not in ("", ".", "..") and matches(prefix) else []
+        page = self.managers.queues.list_queue_names(prefix or None)
+        while page and page[0].startswith(prefix):
+            names += [name for name in page if name.startswith(prefix) and matches(name)]
+            page = self.managers.queues.list_queue_names(page[-1])
+        return [record for record in self.read_queues(names) if isinstance(record, QueueRecord)]
 
     def queue_pages(self) -> Iterator[list[str]]:
         """The names of all queues, sorted, some at a time."""

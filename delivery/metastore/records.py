@@ -4,6 +4,7 @@
     /hoot/listeners/<queue>           persistent, empty; made by the first who attaches, gone with the queue
     /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now; under a host's
                                       session, where it has none of its own (`lease`)
+    /hoot/listeners/<queue>/<name>@<member>    the same of a group, for each of its members
     /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
 Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,
@@ -26,12 +27,16 @@ import msgspec
 
 from delivery.errors import CorruptRecord
 from delivery.metastore.flow import Flow, Pause
+from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.replays import Replay
 from delivery.model import QueueSettings, lay_out
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
 LISTENERS: Final = f"{ROOT}/listeners"
+MEMBER: Final = "@"
+"""Between the names of a subscription and a member: in neither of them."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -91,12 +96,33 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    newest: dict[int, int] = {}
+    """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
+    replay: Replay | None = None
+    """Where it ends, and its pace, if it is the replay of another subscription."""
     released_ms: int = 0
     """When an operator last released what was parked: hosts look at the states again when it changes."""
     flow: Flow = Flow()
     """How fast it is delivered at most."""
     pause: Pause | None = None
     """None when it was never paused, or was resumed; one that is over means nothing."""
+    kind: Kind = "exclusive"
+    """Who may be attached at the same time, and what each of them gets."""
+    holders: dict[str, tuple[int, ...]] = {}
+    """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
+
+
+_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "released_ms", "holders")
+"""What in preferences comes about by itself; everything else was asked for."""
+
+
+def differing_options(one: SubscriptionRecord, other: SubscriptionRecord) -> list[str]:
+    """The options that two preferences do not have alike: the members of a group must have all of them alike."""
+    names = [name for name in SubscriptionRecord.__struct_fields__ if name not in _NO_OPTIONS]
+    differing = [name for name in names if getattr(one, name) != getattr(other, name)]
+    if not differing and not one.all_partitions and one.starts.keys() != other.starts.keys():
+        differing.append("partitions")
+    return ["partitions" if name == "all_partitions" else name for name in differing]
 
 
 class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +135,8 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol: Literal["packed", "plain"] = "packed"
     lease: str = ""
     """The id of the region host that holds it for a listener without a session of its own."""
+    member: str = ""
+    """Its name in a group; empty for the only one of an exclusive subscription."""
 
     @property
     def host_port(self) -> str:
@@ -129,9 +157,15 @@ def listeners_path(queue: str) -> str:
     return f"{LISTENERS}/{queue}"
 
 
-def listener_path(queue: str, name: str) -> str:
-    """Where the attached subscriber of a subscription is."""
-    return f"{LISTENERS}/{queue}/{name}"
+def listener_path(queue: str, name: str, member: str = "") -> str:
+    """Where the attached subscriber of a subscription is, or a member of a group."""
+    return f"{LISTENERS}/{queue}/{name}{MEMBER if member else ''}{member}"
+
+
+def seat(node: str) -> tuple[str, str]:
+    """The subscription and the member, empty for an exclusive one, that a listener's znode is called after."""
+    name, _, member = node.partition(MEMBER)
+    return name, member
 
 
 def encode(record: msgspec.Struct) -> bytes:

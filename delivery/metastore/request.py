@@ -5,32 +5,41 @@ the subscription is registered. A start counts once: a subscription that exists 
 start.
 
 Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
-subscription is not undone by the next start of its program; None means none. So do its retry policy and its flow, where
-none is given.
+subscription is not undone by the next start of its program; None means none. So do its kind and its flow, where none is
+given, and the fields of its retry policy that are not given; in a mapping, None means the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from delivery.errors import InvalidRequest
+from delivery.errors import InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
-from delivery.ids import LATEST, MessageId, Start, check_start, first_id_at
+from delivery.ids import EARLIEST, LATEST, LATEST_PER_KEY, MessageId, Start, check_start, first_id_at
 from delivery.metastore.flow import Flow, FlowGiven, changed_flow
-from delivery.metastore.policy import RetryPolicy, check_policy, dead_letter_queue
+from delivery.metastore.groups import Kind, check_kind
+from delivery.metastore.policy import RetryGiven, RetryPolicy, changed_policy, retry_asked
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
-from delivery.model import check_name, check_partition
+from delivery.model import NAME_MAX, check_name, check_partition
 
 Partitions = int | Iterable[int] | Mapping[int, Start] | None
 """One, some, some with their starts, or all that the queue has."""
+
+
+Mode = Literal["create_or_attach", "create", "attach"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+RESERVED: Final = "__"
+"""What the names of Hoot's own subscriptions begin with, as Hedwig had it for its hubs'."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request. Starts are ids after which to begin (exclusive), or LATEST."""
 
     queue: str
+    """Or, of a subscriber, a pattern of queues (`orders.*`)."""
     partitions: tuple[int, ...] | None
     """None for all that the queue has."""
     starts: dict[int, int]
@@ -41,22 +50,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Names and patterns; empty for all."""
     filter: str | Keep | None = KEEP
     """A rule in its canonical JSON."""
-    retry: RetryPolicy | None = None
+    newest: bool = False
+    """Partitions without a start of their own begin with the newest message of each key."""
+    retry: Mapping[str, object] = {}
+    """The fields of its RetryPolicy that are to change."""
+    kind: Kind | None = None
     """None leaves it as it is."""
     flow: FlowGiven = KEEP
+    mode: Mode = "create_or_attach"
+    """Whether it may be there already, and may be new."""
 
 
-def check_request(
+def check_request(  # noqa: PLR0913 - a subscription has so many sides
     queue: str,
     partitions: Partitions,
     topics: TopicsGiven,
     start: Start | Mapping[int, Start],
     filter: FilterGiven = KEEP,  # noqa: A002 - it is called so everywhere
-    retry: RetryPolicy | None = None,
     *,
+    retry: RetryGiven = None,
+    kind: str | None = None,
+    mode: Mode = "create_or_attach",
     flow: FlowGiven = KEEP,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
+    if mode not in MODES:
+        raise InvalidRequest(f"mode must be one of {', '.join(MODES)}, not {str(mode)[:40]!r}")
     own: Mapping[int, Start] = {}
     if isinstance(partitions, Mapping):
         own, partitions = partitions, tuple(partitions)
@@ -64,16 +83,32 @@ def check_request(
         if own:
             raise InvalidRequest("starts per partition are given twice, with partitions and with start")
         own, start = start, "latest"
+    newest = start == LATEST_PER_KEY
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
     changed_flow(flow, Flow())
     return Request(
-        queue=check_name("queue", queue), partitions=chosen, start=check_start(start),
+        queue=_checked_queue(queue, has_partitions=bool(own) or chosen is not None), partitions=chosen,
+        start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
-        topics=topics_asked(topics), filter=filter_asked(filter), retry=None if retry is None else check_policy(retry),
+        topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
+        kind=None if kind is None else check_kind(kind),
         flow=flow,
     )  # fmt: skip
+
+
+def _checked_queue(queue: str, *, has_partitions: bool) -> str:
+    """The name of a queue, or a pattern of names."""
+    if "*" not in str(queue):
+        return check_name("queue", queue)
+    if len(queue) > NAME_MAX:
+        raise InvalidRequest(f"{queue[:40]!r}… is no pattern of queues: it has more than {NAME_MAX} characters")
+    if (rest := queue.replace("*", "")) not in ("", ".", ".."):
+        check_name("queue", rest)
+    if has_partitions:
+        raise InvalidRequest(f"{queue[:60]!r} may be many queues: partitions can be chosen only of a single one")
+    return queue
 
 
 def _checked_partitions(partitions: int | Iterable[int]) -> tuple[int, ...]:
@@ -102,30 +137,61 @@ def new_record(
 ) -> SubscriptionRecord:  # fmt: skip
     """The durable record that `request` makes of `found`, or of nothing.
 
-    Partitions that `found` has keep their starts (and by that, their checkpoints), and so does its retry policy unless
-    another is asked for. `last_id(partition)` asks a host; it
-    is called only for partitions that begin at the latest message, or at an id that may lie in the future.
+    Partitions that `found` has keep their starts (and by that, their checkpoints), it keeps its kind unless another is
+    asked for, and its retry policy what is not asked for otherwise. `last_id(partition)` asks a host; it is called only
+    for partitions that begin at the latest message, or at an id that may lie in the future. Raises SubscriptionExists
+    or UnknownSubscription when that is not what the request expects, and InvalidRequest for a name that is reserved.
     """
     if found is not None and found.generation != queue.generation:
         found = None
-    if request.retry is not None and request.retry.dead_letters:
-        dead_letter_queue(queue.name, name)
+    _check_expected(request, name, found)
+    retry = changed_policy(RetryPolicy() if found is None else found.retry, request.retry, queue.name, name)
     known = {} if found is None else found.starts
     starts = {
         number: known[number] if number in known else _resolve(request, number, last_id, now_ms)
         for number in partitions_of(request, queue)
     }
+    newest = _newest(request, starts, {} if found is None else found.newest, known, last_id)
     return SubscriptionRecord(
         name=name, queue=queue.name, generation=queue.generation, starts=starts,
         topics=kept(request.topics, () if found is None else found.topics),
         filter=kept(request.filter, None if found is None else found.filter),
         created_ms=now_ms if found is None else found.created_ms, all_partitions=request.partitions is None,
         moves=0 if found is None else found.moves,
-        retry=request.retry or (RetryPolicy() if found is None else found.retry),
+        retry=retry, newest=newest, replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
         flow=changed_flow(request.flow, Flow() if found is None else found.flow),
         pause=None if found is None else found.pause,
+        kind=request.kind or ("exclusive" if found is None else found.kind),
+        holders={} if found is None else found.holders,
     )  # fmt: skip
+
+
+def _newest(
+    request: Request, starts: Iterable[int], begun: Mapping[int, int], known: Container[int],
+    last_id: Callable[[int], int],
+) -> dict[int, int]:  # fmt: skip
+    """The partitions that begin with the newest message of each key, and up to where."""
+    return {
+        number: begun[number] if number in begun else last_id(number)
+        for number in starts
+        if number in begun or (request.newest and number not in known and number not in request.starts)
+    }
+
+
+def check_own_name(name: str) -> str:
+    """`name` if it may name a subscription of an application's. Raises InvalidRequest."""
+    if check_name("subscription", name).startswith(RESERVED):
+        raise InvalidRequest(f"{name!r}: names of subscriptions that begin with {RESERVED} are Hoot's own")
+    return name
+
+
+def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:
+    check_own_name(name)
+    if found is not None and request.mode == "create":
+        raise SubscriptionExists(f"queue {request.queue!r} has a subscription {name!r} already")
+    if found is None and request.mode == "attach":
+        raise UnknownSubscription(f"queue {request.queue!r} has no subscription {name!r} to attach to")
 
 
 def _resolve(request: Request, partition: int, last_id: Callable[[int], int], now_ms: int) -> int:

@@ -4,13 +4,11 @@ The two are in different places, and no transaction holds both. So each change o
 other, in an order in which nobody can slip through:
 
 - Who attaches makes its listener, then writes the preferences that it has read once more, unchanged. If they are gone
-  by then, it takes its listener off again.
-- Who deletes reads the version of the preferences, takes the listener off, then deletes them under that version. If
-  somebody attached after the listener was taken off, the version has moved, and it begins again.
-
-Listeners are ephemeral znodes, and the version of an ephemeral one proves nothing (see `ops`): each change of one moves
-the version of the queue's folder in the same transaction. So of several who attach or take over at once one succeeds,
-and nobody removes a listener that it has not seen.
+  by then, or say that it has no place there, it takes its listener off again.
+- Who deletes reads the version of the preferences, takes the listeners off, then deletes them under that version. If
+  somebody attached after the listeners were taken off, the version has moved, and it begins again.
+- Who changes what all members of a group must agree on reads the version, sees that nobody is attached, then writes
+  under that version.
 """
 
 from __future__ import annotations
@@ -18,20 +16,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from delivery.errors import BadVersion, CorruptRecord, HootError, SubscriptionBusy, UnknownSubscription
+import msgspec
+
+from delivery.errors import BadVersion, CorruptRecord, GroupMismatch, HootError, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
-from delivery.metastore.managers.records import SubscriptionState, subscription_key
+from delivery.metastore.groups import assign
+from delivery.metastore.listeners import Listeners
+from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.managers.subscriptions import PlaceWatcher
-from delivery.metastore.ops import Create, Delete, InDoubt, NotEmpty, Op, Set
-from delivery.metastore.queues import Queues
-from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.metastore.ops import InDoubt, NotEmpty
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord, differing_options
 from delivery.metastore.tables.versions import Version, Versioned
-from delivery.model import check_name, near_names
+from delivery.model import near_names
 
 
-class Subscriptions(Queues):
+class Subscriptions(Listeners):
     """The durable records of subscriptions, how far they have come, and who is attached."""
 
     def subscription(self, queue: str, name: str) -> SubscriptionRecord | None:
@@ -144,51 +145,39 @@ class Subscriptions(Queues):
     # -- listeners
 
     def attach(
-        self, queue: str, name: str, record: ListenerRecord, *, replace: ListenerRecord | None = None
+        self, queue: str, name: str, record: ListenerRecord, *, replace: ListenerRecord | None = None,
+        agreed: SubscriptionRecord | None = None,
     ) -> None:  # fmt: skip
-        """Make `record` the listener of a subscription for as long as this client's session lives.
+        """Make `record` a listener of a subscription for as long as this client's session lives.
 
         `replace` is a listener to take over from, as `listener` gave it; any other that is attached stays. Attaching
-        the same record again renews it under the present session. Raises SubscriptionBusy with the `address` of the
-        listener that holds the subscription, UnknownSubscription.
+        the same record again renews it under the present session. `agreed` are the preferences that a member counts
+        on. Raises SubscriptionBusy with the `address` of the listener that holds the place, UnknownSubscription, and
+        GroupMismatch when the options are no longer those agreed, or the kind is not for such a listener.
         """
         found = self._preferences(queue, name)
+        _check_place(found.value, record, agreed)
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             if self._put_listener(queue, name, record, replace):
-                self._confirm(found, record)
+                self._confirm(found, record, agreed)
                 return
         raise crowded(f"the listeners of queue {queue!r}")
 
-    def detach(self, queue: str, name: str, record: ListenerRecord) -> None:
-        """Take `record` off a subscription; does nothing when it is not, or no longer, what is attached."""
-        for attempt in range(ATTEMPTS):
-            give_way(attempt)
-            if self._take_off(queue, name, record):
-                return
-        raise crowded(f"the listeners of queue {queue!r}")
+    def spread(self, queue: str, name: str) -> SubscriptionRecord:
+        """The preferences of a group, with all partitions held by the members there are (groups.assign).
 
-    def listener(self, queue: str, name: str) -> ListenerRecord | None:
-        """Who is attached to a subscription, None when nobody is. Raises CorruptRecord."""
-        path = _listener_path(queue, name)
-        record = self._get(path, ListenerRecord)
-        return None if record is None else _checked(path, record)
+        With nobody attached they stay as they are. Raises UnknownSubscription, UnknownQueue, CorruptRecord, and
+        BadVersion when others keep changing it.
+        """
 
-    def listeners(self, queue: str) -> list[str]:
-        """The names of the subscriptions that somebody is attached to, sorted. Raises UnknownQueue."""
-        names = self._zk.children(records.listeners_path(check_name("queue", queue)))
-        if not names:
-            self._check_queue(queue)
-        return names or []
+        def change(found: SubscriptionRecord) -> SubscriptionRecord:
+            members = [one.member for one in self.members(queue, name) if one.member]
+            if found.kind == "exclusive" or not members:
+                return found
+            return msgspec.structs.replace(found, holders=assign(found.kind, members, found.starts, found.holders))
 
-    def attached_queues(self) -> list[str]:
-        """The queues that somebody is or was attached to, sorted."""
-        return self._zk.children(records.LISTENERS) or []
-
-    def attached(self, queues: Sequence[str]) -> list[list[str]]:
-        """Per queue the names of the subscriptions that somebody is attached to, sorted; none for no queue."""
-        folders = [records.listeners_path(check_name("queue", queue)) for queue in queues]
-        return [names or [] for names in self._zk.children_many(folders)]
+        return self.change_subscription(queue, name, change)
 
     def read_subscriptions(
         self, places: Sequence[tuple[str, str]], watch: PlaceWatcher | None = None
@@ -201,30 +190,9 @@ class Subscriptions(Queues):
         found = self.managers.subscriptions.read_many_preferences(places, watch)
         return [one.value if isinstance(one, Versioned) else one for one in found]
 
-    def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
-        """The listeners of many (queue, subscription); a damaged one is its error."""
-        paths = [_listener_path(*place) for place in places]
-        return [
-            None if found is None else _decoded(path, found[0])
-            for path, found in zip(paths, self._zk.get_many(paths), strict=True)
-        ]
-
-    def _put_listener(self, queue: str, name: str, record: ListenerRecord, replace: ListenerRecord | None) -> bool:
-        """Attach, if nobody changes the queue's listeners at the same time."""
-        folder, path, value = records.listeners_path(queue), _listener_path(queue, name), records.encode(record)
-        guard, held = self._zk.get_many([folder, path])
-        ops: list[Op] = [Create(folder) if guard is None else Set(folder, b"", guard[1])]
-        if held is not None:
-            holder = _checked(path, records.decode(held[0], ListenerRecord, path))
-            if holder not in (record, replace):
-                raise _busy(queue, name, holder)
-            ops.append(Delete(path, held[1]))
-        refused = self._apply([*ops, Create(path, value, ephemeral=True)], path, value)
-        if refused is not None and not isinstance(refused.error, BadVersion):
-            raise refused.error
-        return refused is None
-
-    def _confirm(self, found: Versioned[SubscriptionRecord], record: ListenerRecord) -> None:
+    def _confirm(
+        self, found: Versioned[SubscriptionRecord], record: ListenerRecord, agreed: SubscriptionRecord | None
+    ) -> None:  # fmt: skip
         """Let everybody who has looked at the subscription before the listener was there know that it has one now."""
         queue, name = found.value.queue, found.value.name
         for attempt in range(ATTEMPTS):
@@ -237,6 +205,11 @@ class Subscriptions(Queues):
                     self._undo(queue, name, record)
                     raise self._unknown_subscription(queue, name) from None
                 found = again
+                try:
+                    _check_place(found.value, record, agreed)
+                except GroupMismatch:
+                    self._undo(queue, name, record)
+                    raise
             else:
                 return
         raise crowded(f"subscription {name!r}")
@@ -248,15 +221,6 @@ class Subscriptions(Queues):
             with contextlib.suppress(NotEmpty):
                 self._zk.delete(records.listeners_path(queue))
 
-    def _take_off(self, queue: str, name: str, only: ListenerRecord | None = None) -> bool:
-        """Detach who is attached, if that is `only`; whether nobody was in the way."""
-        folder, path = records.listeners_path(queue), _listener_path(queue, name)
-        guard, held = self._zk.get_many([folder, path])
-        if held is None or (only is not None and records.decode(held[0], ListenerRecord, path) != only):
-            return True
-        ops: list[Op] = [] if guard is None else [Set(folder, b"", guard[1])]
-        return self._zk.multi([*ops, Delete(path, held[1])]) is None
-
     # -- errors
 
     def _preferences(self, queue: str, name: str) -> Versioned[SubscriptionRecord]:
@@ -264,10 +228,6 @@ class Subscriptions(Queues):
         if found is None:
             raise self._unknown_subscription(queue, name)
         return found
-
-    def _check_queue(self, queue: str) -> None:
-        if self.managers.queues.read_version(queue) is None:
-            raise self._unknown_queue(queue)
 
     def _unknown_subscription(self, queue: str, name: str) -> HootError:
         """UnknownSubscription, or UnknownQueue."""
@@ -278,27 +238,15 @@ class Subscriptions(Queues):
         return UnknownSubscription(f"queue {queue!r} has no subscription {name!r}{hint}")
 
 
-def _listener_path(queue: str, name: str) -> str:
-    subscription_key(queue, name)
-    return records.listener_path(queue, name)
-
-
-def _busy(queue: str, name: str, holder: ListenerRecord) -> SubscriptionBusy:
-    return SubscriptionBusy(
-        f"subscription {name!r} of queue {queue!r} is held by the subscriber at {holder.host_port}: stop that one,"
-        " or take over with force",
-        address=holder.host_port,
-    )
-
-
-def _decoded(path: str, value: bytes) -> ListenerRecord | CorruptRecord:
-    try:
-        return _checked(path, records.decode(value, ListenerRecord, path))
-    except CorruptRecord as error:
-        return error
-
-
-def _checked(path: str, record: ListenerRecord) -> ListenerRecord:
-    if not record.address or not 0 < record.port < 65_536:
-        raise CorruptRecord(f"the value of {path} cannot be: a listener at {record.address!r}, port {record.port}")
-    return record
+def _check_place(found: SubscriptionRecord, record: ListenerRecord, agreed: SubscriptionRecord | None) -> None:
+    """Raises GroupMismatch when a listener has no place in a subscription."""
+    if (found.kind == "exclusive") == bool(record.member):
+        raise GroupMismatch(
+            f"subscription {found.name!r} of queue {found.queue!r} is {found.kind}: "
+            + ("its members have names" if found.kind != "exclusive" else "it has no members")
+        )
+    if agreed is not None and record.member and (differing := differing_options(found, agreed)):
+        raise GroupMismatch(
+            f"subscription {found.name!r} of queue {found.queue!r} was changed at this moment: others have another"
+            f" {' and '.join(differing)}"
+        )

@@ -1,4 +1,4 @@
-"""HBase's jars: what `pom.xml` names, fetched once by Maven into the user's cache and held against `jars.sha256`.
+"""HBase's jars: those of the image in `docker/hbase`, fetched once by Maven into the user's cache and checked.
 
 Maven asks whatever registry it is set up for, so no address stands here. What a cache holds under its final name was
 checked before it got that name.
@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
-POM = HERE / "pom.xml"
-SUMS = HERE / "jars.sha256"
+IMAGE = Path(__file__).parents[2] / "docker" / "hbase"
+POM = IMAGE / "pom.xml"
+SUMS = IMAGE / "jars.sha256"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _FETCH_SECONDS = 900
 

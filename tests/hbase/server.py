@@ -90,14 +90,14 @@ class HBase:
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Return when every gateway puts and gets. Raises HBaseError when that takes longer or a program ended."""
         deadline = time.monotonic() + seconds
-        checks = [(_problem, address) for address in self.gateways]
+        checks = [(problem, address) for address in self.gateways]
         checks += [(_deaf, self.second)] if self.second else []
         for check, address in checks:
-            while (problem := check(*address)) is not None:
+            while (wrong := check(*address)) is not None:
                 self._look_for_ended()
                 if time.monotonic() > deadline:
                     said = self.processes["master"].said()
-                    raise HBaseError(f"gateway {address[1]} was not ready in {seconds:g} s: {problem}\n{said}")
+                    raise HBaseError(f"gateway {address[1]} was not ready in {seconds:g} s: {wrong}\n{said}")
                 threading.Event().wait(_LOOK_SECONDS)
 
     def _look_for_ended(self) -> None:
@@ -160,7 +160,7 @@ class HBase:
         self.stop()
 
 
-def _problem(host: str, port: int) -> str | None:
+def problem(host: str, port: int) -> str | None:
     """What keeps this gateway from putting and getting, None for nothing."""
     try:
         connection = happybase.Connection(host, port, timeout=_PROBE_MS, transport="framed", protocol="binary")

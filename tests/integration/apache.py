@@ -43,7 +43,10 @@ def write_value(protocol: Any, kind: int, value: Any) -> None:
         case TType.STRING:
             (protocol.writeBinary if isinstance(value, bytes) else protocol.writeString)(value)
         case _:
-            {TType.BOOL: protocol.writeBool, TType.I32: protocol.writeI32, TType.I64: protocol.writeI64}[kind](value)
+            {
+                TType.BOOL: protocol.writeBool, TType.I32: protocol.writeI32, TType.I64: protocol.writeI64,
+                TType.DOUBLE: protocol.writeDouble,
+            }[kind](value)  # fmt: skip
 
 
 def write_struct(protocol: Any, fields: Fields) -> None:

@@ -30,12 +30,11 @@ def engine(folder: Path, *options: str) -> Iterator[LocalEngine]:
         yield running
 
 
-class RecordingSubscriber:
-    """The process of `recorder`, and what it wrote down."""
+class SubscriberProcess:
+    """A process of a module that takes `orders` as JSON and says `ready` when it is attached."""
 
-    def __init__(self, engine: LocalEngine, queue: str, folder: Path, name: str = "recorder", **orders: Any) -> None:
-        self.file = folder / f"{name}.callbacks"
-        self._orders = Orders(zookeeper=engine.address, queue=queue, name=name, file=str(self.file), **orders)
+    def __init__(self, module: str, orders: msgspec.Struct) -> None:
+        self._module, self._orders = module, orders
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **changes: Any) -> None:
@@ -43,7 +42,7 @@ class RecordingSubscriber:
         self.kill()
         orders = msgspec.structs.replace(self._orders, **changes)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.recorder", msgspec.json.encode(orders).decode()],
+            [sys.executable, "-m", self._module, msgspec.json.encode(orders).decode()],
             stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -63,6 +62,17 @@ class RecordingSubscriber:
     def is_dead(self) -> bool:
         """Whether the process has ended."""
         return self.process is None or self.process.poll() is not None
+
+
+class RecordingSubscriber(SubscriberProcess):
+    """The process of `recorder`, and what it wrote down."""
+
+    def __init__(self, engine: LocalEngine, queue: str, folder: Path, name: str = "recorder", **orders: Any) -> None:
+        self.file = folder / f"{name}.callbacks"
+        super().__init__(
+            "tests.integration.recorder",
+            Orders(zookeeper=engine.address, queue=queue, name=name, file=str(self.file), **orders),
+        )
 
     def ids(self) -> dict[int, list[int]]:
         """Per partition the ids of all callbacks, in order."""

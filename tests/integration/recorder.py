@@ -12,6 +12,7 @@ import threading
 
 import msgspec
 
+from delivery.metastore.groups import Kind
 from subscriber import Message, RetryPolicy, Subscriber
 
 PARTITION_SHIFT = 56
@@ -44,6 +45,9 @@ class Orders(msgspec.Struct):
     """The id of a message to raise at whenever it comes; 0 for none."""
     deadly: int = 0
     """The id of a message to exit at, before it is written down; 0 for none."""
+    kind: Kind | None = None
+    member: str | None = None
+    session_seconds: float = 6.0
     pause_seconds: float = 0.0
     """In each callback."""
 
@@ -77,13 +81,16 @@ class Recorder:
 
 def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
+    subscriber = Subscriber(
+        orders.name, zookeeper=orders.zookeeper, member=orders.member, session_timeout_seconds=orders.session_seconds
+    )
     subscription = subscriber.subscribe(
         orders.queue,
         start=orders.start,
         topics=orders.topics or None,
         partitions=orders.partitions,
         retry=orders.retry,
+        kind=orders.kind,
     )
     subscription.listener(Recorder(orders))
     subscriber.start()

@@ -64,6 +64,7 @@ def by_name(site: Site) -> dict[str, Call]:
         "read": lambda name: connection.call("read", IDL.ReadRequest(queue=name, partition=0, after=0)),
         "partitionInfo": lambda name: connection.call("partitionInfo", name, 0),
         "countMessages": lambda name: connection.call("countMessages", name, 0, 0, 0),
+        "locateMessages": lambda name: connection.call("locateMessages", name, 0, 0, 0, [1]),
         "putMessage": lambda name: connection.call("putMessage", name, message),
         "putMessages": lambda name: connection.call("putMessages", name, [message]),
         "openQueueScanner": lambda name: connection.call("openQueueScanner", name, None),
@@ -72,8 +73,8 @@ def by_name(site: Site) -> dict[str, Call]:
 
 
 REMOTE = (
-    "publish", "read", "partitionInfo", "countMessages", "putMessage", "putMessages", "putMessageWithPid",
-    "openQueueScanner", "openPartitionScanner", "getQueueLocations",
+    "publish", "read", "partitionInfo", "countMessages", "locateMessages", "putMessage", "putMessages",
+    "putMessageWithPid", "openQueueScanner", "openPartitionScanner", "getQueueLocations",
 )  # fmt: skip
 """Of the calls in these tests, those that reach the host unchecked; what they are given must be of the right type."""
 
@@ -159,6 +160,7 @@ def test_a_partition_out_of_range_is_refused_everywhere(site: Site) -> None:
         "read": lambda partition: connection.call("read", IDL.ReadRequest(queue=QUEUE, partition=partition)),
         "partitionInfo": lambda partition: connection.call("partitionInfo", QUEUE, partition),
         "countMessages": lambda partition: connection.call("countMessages", QUEUE, partition, 0, 0),
+        "locateMessages": lambda partition: connection.call("locateMessages", QUEUE, partition, 0, 0, [1]),
         "putMessageWithPid": lambda partition: connection.call("putMessageWithPid", QUEUE, partition, message),
         "openPartitionScanner": lambda partition: connection.call("openPartitionScanner", QUEUE, partition, None),
     }
@@ -264,5 +266,8 @@ def test_what_a_host_is_asked_to_read_is_held_against_the_limits(site: Site) -> 
     refused(InvalidRequest, "", site.connection.call, "read", None)
     for after, until in ((-1, 0), (0, -1), (ID_MAX + 1, 0)):
         refused(InvalidRequest, "", site.connection.call, "countMessages", QUEUE, 0, after, until)
+        refused(InvalidRequest, "", site.connection.call, "locateMessages", QUEUE, 0, after, until, [1])
+    for counts in ([0], [2, 1], [1, 1], [*range(1, 1002)]):
+        refused(InvalidRequest, "rising counts", site.connection.call, "locateMessages", QUEUE, 0, 0, 0, counts)
     odd = IDL.ReadRequest(queue=QUEUE, partition=0, after=0, upTo=0, topics=[], bytesMax=-5, waitMs=-5)
     assert site.connection.call("read", odd).position == site.last[0], "sizes and times are cut to what is possible"

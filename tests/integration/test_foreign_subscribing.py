@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from thrift.Thrift import TType
 
 from delivery import NewMessage, connect
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
-from subscriber import Subscriber
+from subscriber import RetryPolicy, Subscriber
 from tests.integration.apache import SECONDS, Client, DeclaredError, Server
 from tests.integration.embedded import eventually
 from tests.integration.plain import (
@@ -23,9 +25,11 @@ from tests.integration.plain import (
     checkpoint,
     create_subscription,
     foreign,
+    i32,
     listening,
     message,
     put,
+    struct,
     subscribing,
     text,
 )
@@ -69,6 +73,21 @@ def refused(client: Client, method: str, *arguments: tuple[int, object] | None) 
     with pytest.raises(DeclaredError) as caught:
         client.result(method, *arguments)
     return str(caught.value.code)
+
+
+def test_a_subscription_is_made_with_a_policy_for_what_is_not_handled(
+    client: Client, catalog: Catalog, flights: str
+) -> None:
+    def options(**fields: tuple[int, Any]) -> tuple[int, Any]:
+        return struct({5: struct({int(name[1:]): value for name, value in fields.items()})})
+
+    asked = options(f1=text("key"), f2=(TType.DOUBLE, 0.5), f6=i32(3), f9=(TType.BOOL, False))
+    client.result("createSubscription", text(flights), text("some"), asked)
+    policy = RetryPolicy(order="key", first_seconds=0.5, deliveries_max=3, dead_letters=False)
+    assert subscription(catalog, flights, "some").retry == policy
+    wrong = options(f1=text("topic"))
+    assert refused(client, "createSubscription", text(flights), text("other"), wrong) == "invalid_request"
+    assert catalog.subscriptions(flights) == ["some"]
 
 
 def test_a_subscription_is_made_as_its_options_say_and_deleted(client: Client, catalog: Catalog, flights: str) -> None:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery import NewMessage, connect
-from delivery.errors import InvalidRequest
 from delivery.local import LocalEngine
-from delivery.spark.source import read_options
 from tests.integration.engine import engine
 
 if TYPE_CHECKING:
@@ -81,15 +79,33 @@ def test_an_unknown_queue_is_one_clear_error(running: LocalEngine, spark: SparkS
         reader.load().count()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({}, "needs the name of a queue"),
-        ({"queue": "..", "zookeeper": "x:1"}, "no queue name"),
-        ({"queue": "q", "zookeper": "x:1"}, "did you mean 'zookeeper'"),
-        ({"queue": "q", "topics": "a,b/c"}, "no topic name"),
-    ],
-)
-def test_wrong_options_say_what_is_wrong(options: dict[str, str], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
-        read_options(options)
+def test_partitions_are_divided_into_tasks_and_give_every_row_once(running: LocalEngine, spark: SparkSession) -> None:
+    with connect(running.address) as client:
+        queue = client.create_queue("divided", partitions=2)
+        stored = queue.put_many([NewMessage(b"%d" % number, partition=number % 2) for number in range(5000)])
+    reader = spark.read.format("hoot").option("queue", "divided").option("zookeeper", running.address)
+    rows = reader.option("minPartitions", "7").option("columns", "partition, offset").load()
+    assert rows.columns == ["partition", "offset"]
+    assert rows.rdd.getNumPartitions() >= 7
+    assert sorted((row.partition, row.offset) for row in rows.collect()) == sorted(
+        (one.partition, int(one.id)) for one in stored
+    )
+
+
+def test_a_read_takes_what_its_edges_and_conditions_name(running: LocalEngine, spark: SparkSession) -> None:
+    with connect(running.address) as client:
+        messages = [NewMessage(b"x", topic=f"t{n % 3}", partition=n % 2) for n in range(100)]
+        client.create_queue("edges-a", partitions=2).put_many(messages)
+        stored = client.create_queue("edges-b", partitions=2).put_many(messages)
+    ids = [int(one.id) for one in stored if one.partition == 1]
+    reader = spark.read.format("hoot").option("zookeeper", running.address)
+    both = reader.option("subscribePattern", "edges-.*").load()
+    assert {(row.queue, row["count"]) for row in both.groupBy("queue").count().collect()} == {
+        ("edges-a", 100), ("edges-b", 100),
+    }  # fmt: skip
+    reader = spark.read.format("hoot").option("zookeeper", running.address)
+    some = reader.option("assign", '{"edges-b": [1]}').option("endingOffsets", f'{{"edges-b": {{"1": {ids[30]}}}}}')
+    some = some.option("startingOffsets", f'{{"edges-b": {{"1": {ids[10]}}}}}').option("pushFilters", "true")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    rows = some.load().where(f"offset >= {ids[20]} and topic = 't1'").collect()
+    assert [row.offset for row in rows] == [one for n, one in enumerate(ids) if 20 <= n < 30 and (2 * n + 1) % 3 == 1]

@@ -12,7 +12,8 @@ import trio
 from delivery.dispatch.buffer import Piece
 from delivery.dispatch.link import Link
 from delivery.dispatch.scanner import MessageScanner
-from delivery.dispatch.sender import MessageSender
+from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, Throttled
 from delivery.ids import SEQUENCES_PER_MS, IdClock
 from delivery.metastore.managers.records import state_key
@@ -26,6 +27,7 @@ from subscriber import pushes
 from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
+from tests.simulation.world import GROUPS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -246,6 +248,24 @@ class Planted(NamedTuple):
         return any(f"Violation {invariant}:" in told for invariant in self.breaks.split())
 
 
+def _moved_at_once() -> Bug:
+    """A partition goes to another member while the one before is at it."""
+    recall = SubscriptionWorker.recall
+    return mock.patch.object(SubscriptionWorker, "recall", lambda worker, _: recall(worker, 0))
+
+
+def _given_back_and_forgotten() -> Bug:
+    """What a member gives back of a partition is taken for handled."""
+    end = MessageSender._finish_run
+
+    def forgetting(sender: MessageSender, ending: Ending) -> None:
+        if ending is Ending.RECALLED and not sender._window.empty:
+            sender._on_position(sender._window.last_id)
+        end(sender, ending)
+
+    return mock.patch.object(MessageSender, "_finish_run", forgetting)
+
+
 PLANTED: dict[str, Planted] = {
     "no fence": Planted(_no_fence, "I1"),
     "a watch trusted": Planted(_watch_trusted, "I1"),
@@ -260,10 +280,12 @@ PLANTED: dict[str, Planted] = {
     "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),
     "state not taken over": Planted(_state_not_taken_over, "I6"),
     "ids by clock": Planted(_ids_by_clock, "I7", asserted="base id"),
-    "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id"),
+    "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
     "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
-    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11"),
+    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
+    "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
+    "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 200),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3"),

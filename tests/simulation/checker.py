@@ -156,7 +156,7 @@ class Checker:
         else:
             listener = msgspec.json.decode(op.value, type=ListenerRecord).address
             for (name, _), progress in self._progress.items():
-                if name == place["last"]:
+                if name == records.seat(place["last"])[0]:
                     progress.floors.setdefault(listener, progress.checkpoint)
 
     def _written(self, who: str, table: str, key: str, value: bytes) -> None:

@@ -47,12 +47,13 @@ class SimulatedSubscriber(Machine):
     """One process of a subscriber."""
 
     def __init__(
-        self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script
-    ) -> None:
+        self, kernel: Kernel, name: str, port: int, network: Network, server: ZooKeeperServer, script: Script,
+        *, member: str,
+    ) -> None:  # fmt: skip
         super().__init__(kernel, name)
         self.session = SimulatedSession(self, server, reset_chance=0.002, deadline=1.5)
         self._network, self._script = network, script
-        self._address = (name, port)
+        self._address, self._member = (name, port), member
         self._token = f"token-{name}-{port}"
         self._hinted = trio.Event()
         self._service: Service | None = None
@@ -64,7 +65,9 @@ class SimulatedSubscriber(Machine):
         try:
             with self.scope:
                 self.session.start()
-                listener = ListenerRecord(address=self._address[0], port=self._address[1], token=self._token)
+                listener = ListenerRecord(
+                    address=self._address[0], port=self._address[1], token=self._token, member=self._member
+                )
                 service.attach(record, listener, self._handle)
                 self._network.listen(self._address, self, service)
                 await self._keep_registered(record, listener)
@@ -72,15 +75,16 @@ class SimulatedSubscriber(Machine):
             pass
 
     async def _keep_registered(self, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        registration = SubscriberZooKeeper(cast("Any", self.session), record.name, force=True)
-        catalog = open_catalog(cast("Any", self.session))
+        session = cast("Any", self.session)
+        registration = SubscriberZooKeeper(session, record.name, force=True, member=self._member)
+        catalog = open_catalog(session)
 
         def register() -> None:
-            replace = catalog.listener(record.queue, record.name)
-            registration.register(Plan(record, record, replace), listener)
+            replace = catalog.listener(record.queue, record.name, self._member)
+            registration.register(Plan(record, record, replace, self._member), listener)
 
         registered = False
-        registration.watch(record.queue, self._hint)
+        registration.watch(record.queue, listener, self._hint)
         while True:
             self._hinted = trio.Event()
             try:

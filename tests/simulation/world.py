@@ -14,6 +14,7 @@ import trio
 
 from delivery.client.hosts import Owners
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
@@ -33,6 +34,8 @@ GENERATION: Final = "g1"
 RETRY: Final = RetryPolicy(first_seconds=0.2)
 BY_KEY_FROM: Final = 1_000_000
 """Seeds from here on have subscriptions with order="key", all messages without one: each is its own."""
+GROUPS_FROM: Final = 2_000_000
+"""Seeds from here on have several subscribers for each subscription, which come while messages flow."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -46,12 +49,19 @@ class World:
         self.network = Network(kernel)
         self.disk = Disk(kernel)
         self.partitions = 1 + kernel.chance(0.4)
-        self.by_key = seed >= BY_KEY_FROM
+        self.by_key = BY_KEY_FROM <= seed < GROUPS_FROM
+        kind: Kind = "exclusive"
+        self._members = [""]
+        if seed >= GROUPS_FROM:
+            kind = "failover" if kernel.chance(0.2) else "shared"
+            self.by_key = kernel.chance(0.3)
+            self._members = ["a", "b", "c"][: 2 + kernel.chance(0.5)]
         retry = msgspec.structs.replace(RETRY, order="key") if self.by_key else RETRY
         self.subscriptions = [
             SubscriptionRecord(
                 name=name, queue=QUEUE, generation=GENERATION, created_ms=1,
                 starts=dict.fromkeys(range(self.partitions), 0), all_partitions=True, topics=topics, retry=retry,
+                kind=kind,
             )
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
@@ -90,7 +100,7 @@ class World:
             for slot in range(2 + self.kernel.chance(0.3)):
                 self._start_host(slot)
             for record in self.subscriptions:
-                self._start_subscriber(record)
+                self._start_members(record)
             self.kernel.later(WORK_SECONDS, partial(self._look, until, over))
             try:
                 await over.wait()
@@ -116,11 +126,19 @@ class World:
         host = SimulatedHost(self.kernel, f"host{slot}.{self._machines}", 7000 + slot, self.network, self.server)
         self._start(host, self.hosts, host.run, self.disk, partial(self._start_host, slot))
 
-    def _start_subscriber(self, record: SubscriptionRecord) -> None:
+    def _start_members(self, record: SubscriptionRecord) -> None:
+        first, *others = self._members
+        self._start_subscriber(record, first)
+        for member in others:
+            comes = partial(self._start_subscriber, record, member)
+            self.kernel.later(self.kernel.between(0.0, WORK_SECONDS - 0.5), comes)
+
+    def _start_subscriber(self, record: SubscriptionRecord, member: str) -> None:
         self._machines += 1
         name, port = f"{record.name}.{self._machines}", 9000 + self._machines
-        subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script)
-        self._start(subscriber, self.subscribers, subscriber.run, record, partial(self._start_subscriber, record))
+        subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script, member=member)
+        again = partial(self._start_subscriber, record, member)
+        self._start(subscriber, self.subscribers, subscriber.run, record, again)
 
     def _start(self, machine: Any, group: list[Any], run: Any, what: object, again: Callable[[], None]) -> None:
         """A machine, and another one in its place some time after its end."""

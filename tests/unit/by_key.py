@@ -22,7 +22,7 @@ from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.protocol import Call, load_idl
-from subscriber.listeners import Where, check_listener
+from subscriber.listeners import Registered, Where, check_listener
 from subscriber.service import Attachment, ListenerService
 from subscriber.subscription import Event, Subscription
 from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
@@ -100,7 +100,8 @@ class Process:
     """A subscriber: the real service, called for one push after another; what it answers may get lost."""
 
     def __init__(
-        self, handle: Handle, policy: RetryPolicy, where: Where | None, strands: ScriptedStrands | None
+        self, listeners: tuple[Registered, ...], policy: RetryPolicy, where: Where | None,
+        strands: ScriptedStrands | None,
     ) -> None:  # fmt: skip
         record = SubscriptionRecord(
             name="mail", queue="orders", generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
@@ -108,9 +109,8 @@ class Process:
         )  # fmt: skip
         here = SimpleNamespace(submit=_call, post=_call, hop=None)
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
-        called = handle if strands is None else strands.within(handle)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
-        subscription = Subscription("mail", request, (check_listener(called, "message"),), where)
+        subscription = Subscription("mail", request, listeners, where)
         listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
         self._service.attached["orders"] = Attachment(subscription, record, listener)
         self._service.attached["orders"].strands = cast("Any", strands)
@@ -152,12 +152,16 @@ class Site:
 
     def __init__(
         self, batches: list[bytes], handle: Handle, begin: Begin | None = None, *, where: Where | None = None,
-        topics: tuple[str, ...] = (), strands: ScriptedStrands | None = None,
+        topics: tuple[str, ...] = (), known: RetryPolicy | None = None, lists: Callable[..., object] | None = None,
+        strands: ScriptedStrands | None = None,
     ) -> None:  # fmt: skip
+        """`known` is the policy as the subscriber knows it, if that is another one; `lists` a batch listener."""
         self.begin, self.moves = begin or Begin(0, 1, POLICY), 0
         self._strands = strands
         self.partition = ScriptedPartition(batches)
-        self.process = Process(handle, self.begin.policy, where, strands)
+        called = handle if strands is None else strands.within(handle)
+        listeners = [check_listener(called, "message")] + ([check_listener(lists, "batch")] if lists else [])
+        self.process = Process(tuple(listeners), known or self.begin.policy, where, strands)
         self._wanted = filter_of(topics, None)
         self.letters = KeptLetters()
         self.ledger = NotedLedger(self._moved)
@@ -166,11 +170,14 @@ class Site:
     def _moved(self, position: int) -> None:
         self.position = position
 
-    async def run(self, seconds: float) -> None:
-        worker = SubscriptionWorker(
+    def worker(self) -> SubscriptionWorker:
+        return SubscriptionWorker(
             msgspec.structs.replace(STREAM, moves=self.moves), self.partition, begin=self.begin, wanted=self._wanted,
             config=SMALL, counters=NoCounters(), ledger=self.ledger, letters=self.letters,
         )  # fmt: skip
+
+    async def run(self, seconds: float) -> None:
+        worker = self.worker()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.process.serve)
             if self._strands is not None:

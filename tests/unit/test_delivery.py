@@ -55,7 +55,7 @@ class ScriptedStates:
 
 
 def attached() -> Attached:
-    return Attached("g", RECORD, ListenerRecord(address="127.0.0.1", port=1, token="t"))
+    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
@@ -246,7 +246,7 @@ def test_a_host_has_the_part_of_the_limits_that_its_partitions_are_of_all() -> N
             await eventually(lambda: len(delivery.workers) == 2)
             assert delivery.gate.largest[1] == 200 * AHEAD_SECONDS
             faster = msgspec.structs.replace(record, flow=Flow(bytes_per_second=800))
-            delivery.regulate(msgspec.structs.replace(one, subscription=faster))
+            delivery.change(msgspec.structs.replace(one, subscription=faster))
             assert delivery.gate.largest[1] == 400 * AHEAD_SECONDS
             nursery.cancel_scope.cancel()
 

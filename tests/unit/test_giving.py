@@ -10,24 +10,29 @@ from trio.testing import wait_all_tasks_blocked
 
 from delivery.cluster import use
 from delivery.cluster.partition import OwnedPartition
-from delivery.cluster.sharing.giving import TURNS
+from delivery.cluster.sharing.turns import BUSY_SHARE, ROOM
 from delivery.errors import StorageUnavailable, UnknownOutcome
 from delivery.storage.base import PartitionKey
 from tests.hosting import ME, batch, eventually, outcome
 from tests.sharing import Company, other, together, wide
 
-MANY = 2 * TURNS + 8
+MANY = 2 * ROOM + 8
 
 
-def test_of_many_partitions_that_are_given_away_the_later_are_delivered_from_until_it_is_their_turn() -> None:
+@pytest.mark.parametrize(("traffic", "at_once"), [(0, ROOM), (1, ROOM // BUSY_SHARE)], ids=["idle", "busy"])
+def test_of_many_partitions_that_are_given_away_the_later_are_delivered_from_until_it_is_their_turn(
+    traffic: int, at_once: int
+) -> None:
     async def story(company: Company) -> None:
         owned = [await company.scene.ownership.acquire("orders", number, given=True) for number in range(MANY)]
+        for one in owned:
+            one.traffic.add(traffic, traffic)
         company.cluster.gate = threading.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(company.giving.empty)
-            await eventually(lambda: len(company.scene.ownership) == MANY - TURNS)
+            await eventually(lambda: len(company.scene.ownership) == MANY - at_once)
             await wait_all_tasks_blocked(0.05)
-            assert sum(one.feed.error is None and not one.use.draining for one in owned) == MANY - TURNS
+            assert sum(one.feed.error is None and not one.use.draining for one in owned) == MANY - at_once
             company.cluster.gate.set()
         assert len(company.peers.asked) == MANY
 
@@ -43,7 +48,7 @@ def test_subscribers_that_are_slow_to_answer_keep_no_other_partition_from_its_tu
                 with trio.CancelScope() as scope, one.reading(lambda: None, scope.cancel):
                     await trio.sleep_forever()
 
-            slow = owned[: 2 * TURNS]
+            slow = owned[: 2 * ROOM]
             for one in slow:
                 nursery.start_soon(read, one)
             await wait_all_tasks_blocked()

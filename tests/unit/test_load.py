@@ -22,6 +22,17 @@ def test_a_rate_comes_near_steady_traffic_and_fades_without_any() -> None:
     assert traffic.messages_per_second < 1
 
 
+def test_it_is_busy_from_the_first_message_on_until_there_is_less_than_one_a_second() -> None:
+    traffic = Traffic(0.0)
+    seen = [traffic.busy]
+    traffic.add(100, 1)
+    seen.append(traffic.busy)
+    for now in (1.0, 1.0 + 10 * AVERAGED_SECONDS):
+        traffic.follow(now)
+        seen.append(traffic.busy)
+    assert seen == [False, True, True, False]
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.just(0.0) | st.floats(0.01, 100)), max_size=50))
 def test_rates_are_never_negative_nor_above_the_highest_burst(steps: list[tuple[int, float]]) -> None:
     traffic, now, highest = Traffic(0.0), 0.0, 0.0

@@ -74,10 +74,10 @@ def test_a_delivery_that_is_paused_or_resumed_is_neither_stopped_nor_started() -
     paused = msgspec.structs.replace(before, subscription=msgspec.structs.replace(before.subscription, pause=Pause(1)))
     for now, then in ((before, paused), (paused, before)):
         todo = steps({("orders", "mail"): now}, {"orders": {"mail": then}})
-        assert (todo.stop, todo.start, todo.regulate) == ((), (), (then,))
-    moved = msgspec.structs.replace(paused, listener=attached("mail", port=2).listener)
+        assert (todo.stop, todo.start, todo.change) == ((), (), (then,))
+    moved = msgspec.structs.replace(paused, listeners=attached("mail", port=2).listeners)
     todo = steps({("orders", "mail"): before}, {"orders": {"mail": moved}})
-    assert (todo.stop, todo.start, todo.regulate) == ((("orders", "mail"),), (moved,), ())
+    assert (todo.stop, todo.start, todo.change) == ((("orders", "mail"),), (moved,), ())
 
 
 class Story:

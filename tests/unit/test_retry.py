@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from delivery.dispatch.retry import Again, Failed, FirstInLine, GiveUp, Kind, checked, pause
 from delivery.errors import InvalidRequest, ProtocolError
 from delivery.metastore.managers.records import Attempts
-from delivery.metastore.policy import RetryPolicy, check_policy
+from delivery.metastore.policy import RetryPolicy, changed_policy, retry_asked
 from tests.dispatch import Refusal
 
 STEADY = RetryPolicy(first_seconds=10, factor=2, longest_seconds=60, jitter=0)
@@ -41,9 +42,8 @@ def test_pauses_grow_by_the_factor_up_to_the_longest() -> None:
 def test_no_policy_and_no_number_of_failures_leads_out_of_the_bounds(
     failures: int, first: float, factor: float, more: float, jitter: float, drawn: float
 ) -> None:
-    policy = check_policy(
-        RetryPolicy(first_seconds=first, factor=factor, longest_seconds=first + more, jitter=jitter)
-    )  # fmt: skip
+    policy = RetryPolicy(first_seconds=first, factor=factor, longest_seconds=first + more, jitter=jitter)
+    retry_asked(policy)
     found = pause(policy, failures, lambda low, high: low + drawn * (high - low))
     assert first * (1 - jitter) * 0.999 <= found <= (first + more) * (1 + jitter) * 1.001
 
@@ -124,11 +124,27 @@ def test_long_errors_are_cut() -> None:
 )  # fmt: skip
 def test_a_policy_that_cannot_be_is_refused_by_the_name_of_what_is_wrong(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
-        check_policy(RetryPolicy(**wrong))
+        retry_asked(RetryPolicy(**wrong))
+    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+        changed_policy(RetryPolicy(), retry_asked(wrong), "orders", "mail")
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(InvalidRequest, match=r"first_seconds.*factor.*jitter"):
-        check_policy(RetryPolicy(first_seconds=0, factor=0, jitter=9))
+        retry_asked(RetryPolicy(first_seconds=0, factor=0, jitter=9))
+    with pytest.raises(InvalidRequest, match=r"no nope, retries: it has order"):
+        retry_asked({"retries": 1, "nope": 2})
     with pytest.raises(InvalidRequest, match="RetryPolicy"):
-        check_policy({"first_seconds": 1})
+        retry_asked("quickly")  # type: ignore[arg-type]
+
+
+def test_fields_that_are_named_change_none_means_the_default_and_the_rest_stays() -> None:
+    known = RetryPolicy(order="key", first_seconds=700, longest_seconds=900, deliveries_max=4)
+    asked = retry_asked({"first_seconds": 800, "deliveries_max": None})
+    assert changed_policy(known, asked, "orders", "mail") == msgspec.structs.replace(
+        known, first_seconds=800, deliveries_max=0
+    )
+    assert changed_policy(known, retry_asked(None), "orders", "mail") == known
+    assert changed_policy(known, retry_asked(RetryPolicy()), "orders", "mail") == RetryPolicy()
+    with pytest.raises(InvalidRequest, match="longest_seconds must not be below"):
+        changed_policy(known, retry_asked({"longest_seconds": None}), "orders", "mail")

@@ -35,7 +35,8 @@ def test_a_strand_that_hangs_holds_up_no_other() -> None:
     strands = Strands(2, idle.set)
     strands.submit("stuck", lambda: seen.put(0) if go.wait(SECONDS) else None)
     strands.submit("stuck", lambda: seen.put(1))
-    for number in range(2, 50):
+    strands.submit(None, lambda: seen.put(2))
+    for number in range(3, 50):
         strands.submit(number, lambda number=number: seen.put(number))  # type: ignore[misc]
     assert [seen.get(timeout=SECONDS) for _ in range(48)] == list(range(2, 50))
     go.set()

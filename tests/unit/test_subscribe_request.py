@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from delivery.errors import InvalidRequest, UnknownPartition
+from delivery.errors import InvalidRequest, SubscriptionExists, UnknownPartition, UnknownSubscription
 from delivery.filters import KEEP
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.metastore.replays import Replay
 from delivery.metastore.request import check_request, new_record
 from delivery.model import QueueSettings
 
@@ -198,12 +199,24 @@ def test_the_same_request_makes_the_same_record() -> None:
 def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_anything_is_written() -> None:
     policy, other = RetryPolicy(order="key"), RetryPolicy(deliveries_max=5)
     assert record(None, partitions=[0], start="earliest").retry == RetryPolicy()
-    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8)
+    replay = Replay("real", {0: 9}, 2.0)
+    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8, replay=replay)
     made = record(kept, never, partitions=[0, 1])
-    assert (made.retry, made.released_ms) == (policy, 8)
+    assert (made.retry, made.released_ms, made.replay) == (policy, 8, replay)
     assert record(kept, never, partitions=[0, 1], retry=other).retry == other
+    merged = record(kept, never, partitions=[0, 1], retry={"deliveries_max": 5}).retry
+    assert (merged.order, merged.deliveries_max) == ("key", 5)
     with pytest.raises(InvalidRequest, match="deliveries_max"):
         check_request("flights", None, None, "latest", retry=RetryPolicy(deliveries_max=-1))
+
+
+def test_the_newest_of_each_key_is_wanted_up_to_what_is_stored_where_a_partition_is_new() -> None:
+    made = record(start="latest-per-key")
+    assert (made.starts, made.newest) == (dict.fromkeys(LAST, EARLIEST), LAST)
+    assert record(made, never).newest == LAST, "a start counts once"
+    assert record(EXISTING, start="latest-per-key").newest == {2: LAST[2], 3: LAST[3]}
+    assert record(partitions={0: "earliest"}, start="latest-per-key").newest == {}
+    assert record(None, never, start="earliest").newest == {}
 
 
 def test_names_that_leave_none_for_the_dead_letters_are_refused_when_these_are_asked_for() -> None:
@@ -223,3 +236,24 @@ def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_n
     )
     made = record(old, partitions=[0], start="earliest")
     assert (made.starts, made.generation, made.created_ms) == ({0: EARLIEST}, "g1", NOW_MS)
+
+
+def test_who_creates_finds_none_and_who_attaches_finds_one() -> None:
+    made = record(None, partitions=[0], start="earliest", mode="create")
+    assert record(made, never, partitions=[0], mode="attach") == made
+    assert record(made, never, partitions=[0], mode="create_or_attach") == made
+    with pytest.raises(SubscriptionExists, match="'audit' already"):
+        record(made, never, partitions=[0], mode="create")
+    with pytest.raises(UnknownSubscription, match="'audit' to attach to"):
+        record(None, never, partitions=[0], mode="attach")
+    with pytest.raises(UnknownSubscription):
+        record(msgspec.structs.replace(made, generation="g0"), never, partitions=[0], mode="attach")
+    with pytest.raises(InvalidRequest, match="create_or_attach, create, attach, not 'make'"):
+        record(None, never, mode="make")
+
+
+def test_names_that_begin_with_two_underscores_are_not_for_applications() -> None:
+    asked = check_request("flights", 0, None, "earliest")
+    with pytest.raises(InvalidRequest, match="Hoot's own"):
+        new_record(asked, "__audit", QUEUE, None, never, NOW_MS)
+    assert new_record(asked, "_audit__", QUEUE, None, never, NOW_MS).name == "_audit__"

@@ -7,9 +7,10 @@ from functools import partial
 
 import trio
 
-from delivery.dispatch.watch import WATCHED_AT_ONCE, Place, SubscriptionWatch
-from delivery.errors import CorruptRecord, MetadataUnavailable, Throttled
+from delivery.dispatch.watch import WATCHED_AT_ONCE, Place, Seat, SubscriptionWatch
+from delivery.errors import CorruptRecord, MetadataUnavailable, Throttled, UnknownSubscription
 from delivery.metastore import records
+from delivery.metastore.groups import Kind, assign
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
 from tests.hosting import eventually
@@ -32,7 +33,11 @@ class ScriptedTree:
         self.damaged: set[str] = set()
         self.read: list[str] = []
         """The queues whose records were read."""
-        self.away = self.throttled = False
+        self.away = self.throttled = self.deleted = False
+        self.kind: Kind = "exclusive"
+        self.members: tuple[str, ...] = ("",)
+        self.holders: dict[str, tuple[int, ...]] = {}
+        self.spreads = 0
 
     def watch_children(self, path: str, hint: Callable[[], None]) -> None:
         self.hints[path] = hint
@@ -45,10 +50,10 @@ class ScriptedTree:
             raise MetadataUnavailable("away")
         return sorted(self.listeners)
 
-    def attached(self, queues: Sequence[str]) -> list[list[str]]:
+    def seats(self, queues: Sequence[str]) -> list[dict[str, tuple[str, ...]]]:
         if self.away:
             raise MetadataUnavailable("away")
-        return [self.listeners.get(queue, []) for queue in queues]
+        return [dict.fromkeys(self.listeners.get(queue, ()), self.members) for queue in queues]
 
     def read_queues(self, names: Sequence[str]) -> list[QueueRecord | CorruptRecord | None]:
         self.read += names
@@ -74,12 +79,21 @@ class ScriptedTree:
         if (queue, name) in self.unreadable:
             return CorruptRecord(f"{queue}/{name} does not parse")
         return SubscriptionRecord(
-            name=name, queue=queue, generation=GENERATION, created_ms=0, starts={0: 0}, all_partitions=True,
-            topics=self.topics,
+            name=name, queue=queue, generation=GENERATION, created_ms=0, starts={0: 0, 1: 0}, all_partitions=True,
+            topics=self.topics, kind=self.kind, holders=self.holders,
         )  # fmt: skip
 
-    def read_listeners(self, places: Sequence[tuple[str, str]]) -> list[ListenerRecord | CorruptRecord | None]:
-        return [ListenerRecord(address="127.0.0.1", port=1, token="t") for _ in places]
+    def read_listeners(self, seats: Sequence[Seat]) -> list[ListenerRecord | CorruptRecord | None]:
+        return [ListenerRecord(address="127.0.0.1", port=1, token="t", member=member) for *_, member in seats]
+
+    def spread(self, queue: str, name: str) -> SubscriptionRecord:
+        self.spreads += 1
+        if self.deleted:
+            raise UnknownSubscription("it was deleted at this moment")
+        self.holders = assign(self.kind, self.members, [0, 1], self.holders)
+        found = self._subscription(queue, name)
+        assert isinstance(found, SubscriptionRecord)
+        return found
 
     def change(self, queue: str, *names: str) -> None:
         """Somebody attaches or detaches."""
@@ -263,5 +277,41 @@ def test_a_damaged_record_costs_its_own_queue_only() -> None:
 
     async def story(seen: Seen) -> None:
         assert await seen.read() == {"a": [], "b": ["mail"]}
+
+    looking(tree, story)
+
+
+def test_the_partitions_of_a_group_are_spread_when_its_members_are_others_and_only_then() -> None:
+    tree = ScriptedTree("a")
+    tree.kind, tree.members = "shared", ("x", "y")
+
+    async def story(seen: Seen) -> None:
+        for members, spreads in ((("x", "y"), 1), (("x", "y"), 1), (("x",), 2)):
+            tree.members = members
+            seen.watch.hint("a")
+            found = (await seen.watch.read(frozenset()))["a"]["mail"]
+            assert tuple(one.member for one in found.listeners) == members
+            assert sorted(found.by_partition()) == [0, 1]
+            assert tree.spreads == spreads
+
+    looking(tree, story)
+
+
+def test_a_group_that_is_deleted_while_it_is_read_is_not_there() -> None:
+    tree = ScriptedTree("a")
+    tree.kind, tree.members, tree.deleted = "shared", ("x", "y"), True
+
+    async def story(seen: Seen) -> None:
+        assert await seen.read() == {"a": []}
+
+    looking(tree, story)
+
+
+def test_a_listener_of_another_kind_gets_nothing() -> None:
+    tree = ScriptedTree("a")
+    tree.members = ("", "left-over")
+
+    async def story(seen: Seen) -> None:
+        assert [one.member for one in (await seen.watch.read(frozenset()))["a"]["mail"].listeners] == [""]
 
     looking(tree, story)

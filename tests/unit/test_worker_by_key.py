@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Literal
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ import trio
 from delivery.batch import peek
 from delivery.dispatch import parking
 from delivery.dispatch.worker import Begin
+from delivery.errors import NotOwner
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
@@ -188,3 +190,46 @@ def peeked(data: bytes) -> range:
     header = peek(data)
     assert header is not None
     return range(header.count)
+
+
+@pytest.mark.parametrize("host", ["key", "partition"])
+def test_nothing_stands_still_while_host_and_subscriber_know_another_order(host: Literal["key", "partition"]) -> None:
+    """An operator has changed it, and the subscriber has not heard of that yet."""
+
+    async def story() -> None:
+        seen: list[int] = []
+
+        def handle(message: Message) -> None:
+            seen.append(message.number)
+            if message.number == 101 and seen.count(101) < 3:
+                raise ValueError("not yet")
+
+        begin = Begin(0, 1, RetryPolicy(order=host, first_seconds=1, jitter=0))
+        other = RetryPolicy(order="key" if host == "partition" else "partition")
+        site = Site([batch(100, *"abca-"), batch(200, *"ab-")], handle, begin, known=other)
+        await site.run(10)
+        assert (site.position, site.ledger.parked, seen.count(101)) == (202, (), 3)
+        firsts = {number: at for at, number in reversed(list(enumerate(seen)))}
+        assert sorted(firsts) == [100, 101, 102, 103, 104, 200, 201, 202]
+        assert seen.index(201) > len(seen) - 1 - seen[::-1].index(101)
+
+    simulated(story)
+
+
+def test_a_partition_that_is_lost_in_the_turn_that_cancels_its_worker_is_no_fault() -> None:
+    """A group of the loss and the cancellation would come out of the worker as neither."""
+
+    async def story() -> None:
+        site = Site([], bool)
+
+        async def read(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
+            scope.cancel()
+            raise NotOwner("another host took over")
+
+        site.partition.read = read  # type: ignore[method-assign, assignment]
+        with trio.CancelScope() as scope:
+            await site.worker().run(site.process)
+        assert scope.cancelled_caught
+
+    simulated(story)

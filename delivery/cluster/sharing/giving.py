@@ -3,6 +3,7 @@
 The steps, so that nothing is lost and subscribers notice as little as can be:
 
 0. The store prepares it, so that the other host has little to read when it opens the partition.
+   Partitions have turns, so that those whose turn has not come are delivered from meanwhile: see `turns`.
 1. Workers send no more and get a moment for the answers to what is out. What is not acknowledged by then is delivered
    again by the other host, and that is the window at most. Publishing goes on.
 2. Nothing new begins in the partition; who publishes to it or reads it waits for the end of this. What is on its way
@@ -19,8 +20,7 @@ and 5 the record says who owns the partition, and whoever asks that host makes i
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -33,6 +33,7 @@ from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.sharing.mending import Mending
 from delivery.cluster.sharing.news import News
 from delivery.cluster.sharing.placing import Placing
+from delivery.cluster.sharing.turns import Turns
 from delivery.cluster.use import ANSWER_SECONDS
 from delivery.errors import BadVersion, HootError, HostDraining, NotOwner, UnknownHost, again
 from delivery.metastore.records import HostRecord
@@ -45,10 +46,6 @@ GIVEN_AT_ONCE: Final = 8
 """In threads."""
 PREPARED_AT_ONCE: Final = 2
 """In threads of their own, for which nothing that stands still has to wait."""
-TURNS: Final = 8
-"""Partitions that are on their way at once. The others are delivered from until it is their turn, so that none stands
-still for as long as a drain takes. As many as keep both hosts busy: more stand still together while the other one opens
-them one after another."""
 TAKE_SECONDS: Final = 5.0
 """How long the other host may take to open a partition."""
 _PAUSE_SECONDS: Final = 1.0
@@ -67,7 +64,7 @@ class Giving:
         self._mending, self._news = mending, news
         self._limiter = trio.CapacityLimiter(GIVEN_AT_ONCE)
         self._preparing = trio.CapacityLimiter(PREPARED_AT_ONCE)
-        self._turns = trio.Semaphore(TURNS)
+        self._turns = Turns()
         self._drained = trio.Event()
 
     @property
@@ -128,7 +125,7 @@ class Giving:
         the partition's error when it is lost meanwhile, and what kept the target from opening it: then it is taken
         back, and the target is left alone for a while.
         """
-        async with self._turn() as end_turn, self._ownership.locked(owned.key):
+        async with self._turns.turn(busy=owned.traffic.busy) as end_turn, self._ownership.locked(owned.key):
             await self._prepare(owned)
             begun = trio.current_time()
             if owned.feed.error is not None:
@@ -153,7 +150,7 @@ class Giving:
 
     async def release(self, owned: OwnedPartition) -> None:
         """Give one partition up; the next who is asked for it takes it, or who waits for it. Raises as `give`."""
-        async with self._turn() as end_turn, self._ownership.locked(owned.key):
+        async with self._turns.turn(busy=owned.traffic.busy) as end_turn, self._ownership.locked(owned.key):
             if owned.feed.error is None:
                 wanted = owned.use.active
                 error = NotOwner(f"partition {owned.key} was not used and is owned by nobody now")
@@ -168,14 +165,6 @@ class Giving:
                     return
                 if wanted:
                     self._news.freed(key.queue, key.partition, self._hosts.me)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[Callable[[], None]]:
-        """One of the TURNS; what this gives ends it before the block does."""
-        await self._turns.acquire()
-        with ExitStack() as stack:
-            stack.callback(self._turns.release)
-            yield stack.close
 
     async def _prepare(self, owned: OwnedPartition) -> None:
         """Step 0. A store that fails at it may fail at more, which whoever publishes will find out."""

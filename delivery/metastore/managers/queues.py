@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from delivery.errors import CorruptRecord, InvalidRequest, QueueExists, UnknownQueue
+from delivery.errors import CorruptRecord, HootError, InvalidRequest, QueueExists, UnknownQueue
 from delivery.metastore.errors import KeyExists, NoKey
-from delivery.metastore.managers.records import Codec
+from delivery.metastore.managers.records import AFTER, SEPARATOR, Codec
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import QueueRecord
-from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, Watcher
+from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, Remove, Watcher
 from delivery.metastore.tables.ranges import Order
 from delivery.metastore.tables.values import NONE
 from delivery.metastore.tables.versions import Version, Versioned
@@ -20,6 +20,7 @@ TABLE: Final = "queues"
 PAGE_MAX: Final = 1000
 NEAR_MAX: Final = 500
 """Names looked at on each side of one that is not there, for those that come near."""
+_REMOVED_AT_ONCE: Final = 500
 
 
 def _wrong(record: QueueRecord) -> str | None:
@@ -109,6 +110,16 @@ def read_names(table: MetastoreScannableTable, after: str | None, end: str | Non
         while len(keys) < limit and cursor.has_more_entries():
             keys += cursor.read_keys(limit - len(keys))
     return keys
+
+
+def remove_all(table: MetastoreScannableTable, queue: str) -> None:
+    """Remove every entry of a queue that ends, damaged ones and those that nobody has."""
+    with table.open_cursor(queue + SEPARATOR, True, queue + AFTER, False, fields=NONE) as cursor:
+        while cursor.has_more_entries():
+            removes = [Remove(key, Version.ANY) for key in cursor.read_keys(_REMOVED_AT_ONCE)]
+            for outcome in table.remove_many(removes):
+                if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):
+                    raise outcome
 
 
 def names_around(table: MetastoreScannableTable, key: str, low: str | None, high: str | None) -> list[str]:

@@ -15,10 +15,12 @@ import msgspec
 
 from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, UnknownPartition, UnknownSubscription
 from delivery.metastore.errors import KeyExists, NoKey
+from delivery.metastore.managers.queues import remove_all
 from delivery.metastore.managers.records import (
     AFTER,
     SEPARATOR,
     Codec,
+    ParkedKey,
     SubscriptionState,
     check_state,
     state_key,
@@ -26,7 +28,6 @@ from delivery.metastore.managers.records import (
 )
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.base import MetaStore, MetastoreCursor, MetastoreTableItem, Put, Remove
-from delivery.metastore.tables.values import NONE
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import check_name
 
@@ -70,11 +71,14 @@ class MoveState(msgspec.Struct, frozen=True):
     position: int
     moves: int
     """Higher than that of the state now."""
+    parked: tuple[ParkedKey, ...] = ()
+    """Of the messages up to the position, as a snapshot kept them."""
 
     def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
         """The state to write over what was found: the owner keeps it, but not under the version that it knows.
 
-        Nothing is parked in it and nothing has failed: what lies behind the new position comes again as all does.
+        Nothing has failed in it, and what was parked is so no more: what lies behind the new position comes again as
+        all does.
         """
         wanted = self.preferences
         if isinstance(found, CorruptRecord):
@@ -82,7 +86,9 @@ class MoveState(msgspec.Struct, frozen=True):
         if self.partition not in wanted.starts:
             return _not_read(wanted, self.partition)
         epoch = found.value.epoch if found is not None and found.value.is_of(wanted) else 0
-        return SubscriptionState(self.position, epoch, wanted.generation, wanted.created_ms, self.moves)
+        return SubscriptionState(
+            self.position, epoch, wanted.generation, wanted.created_ms, self.moves, parked=self.parked
+        )
 
 
 class SaveState(msgspec.Struct, frozen=True):
@@ -178,13 +184,7 @@ class SubscriptionStates:
 
     def delete_states_of_queue(self, queue: str) -> None:
         """Delete the states of all subscriptions of a queue that ends, damaged ones and those that nobody has."""
-        prefix = check_name("queue", queue)
-        with self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False, fields=NONE) as cursor:
-            while cursor.has_more_entries():
-                removes = [Remove(key, Version.ANY) for key in cursor.read_keys(_ENTRIES)]
-                for outcome in self._table.remove_many(removes):
-                    if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):
-                        raise outcome
+        remove_all(self._table, check_name("queue", queue))
 
     def _alter(self, changes: Sequence[TakeState | MoveState]) -> list[Taken | HootError]:
         outcomes: list[Taken | HootError] = [BadVersion("a state is being changed by others; try again")] * len(changes)

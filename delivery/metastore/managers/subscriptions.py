@@ -28,6 +28,7 @@ from delivery.metastore.managers.records import (
     check_preferences,
     subscription_key,
 )
+from delivery.metastore.managers.snapshots import SubscriptionSnapshots
 from delivery.metastore.managers.states import SubscriptionStates
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import SubscriptionRecord
@@ -61,6 +62,7 @@ class SubscriptionDataManager(SubscriptionStates):
     def __init__(self, store: MetaStore) -> None:
         super().__init__(store)
         self._subscriptions = store.create_scannable_table(TABLE)
+        self.snapshots = SubscriptionSnapshots(store)
 
     def is_partial_update_supported(self) -> bool:
         """Yes: preferences and states are changed without each other."""
@@ -107,12 +109,13 @@ class SubscriptionDataManager(SubscriptionStates):
             raise InvalidRequest(f"another subscription {preferences.name!r} needs another time of creation")
         new = self._change(preferences, version)
         self.delete_states(preferences.queue, preferences.name, old)
+        self.snapshots.drop_snapshots(preferences.queue, preferences.name, old)
         return new
 
     def delete_subscription_data(self, queue: str, name: str, version: Version) -> None:
-        """Delete a subscription of this version, then its states. Raises BadVersion, UnknownSubscription.
+        """Delete a subscription of this version, then its states and snapshots. Raises BadVersion, UnknownSubscription.
 
-        States that are left when this breaks off count for no later subscription of that name.
+        What is left of them when this breaks off count for no later subscription of that name.
         """
         deleted = None
         with contextlib.suppress(CorruptRecord):  # that must not keep it from being deleted
@@ -123,6 +126,7 @@ class SubscriptionDataManager(SubscriptionStates):
         except NoKey:
             raise _unknown(queue, name) from None
         self.delete_states(queue, name, deleted)
+        self.snapshots.drop_snapshots(queue, name, deleted)
 
     def delete_all_subscription_data(self, queue: str, before_each: Callable[[], object]) -> None:
         """Delete all subscriptions and states of a queue, damaged or not, page by page.
@@ -136,6 +140,7 @@ class SubscriptionDataManager(SubscriptionStates):
                 if isinstance(outcome, HootError) and not isinstance(outcome, NoKey | BadVersion):
                     raise outcome
         self.delete_states_of_queue(queue)
+        self.snapshots.drop_snapshots_of_queue(queue)
 
     def read_version(self, queue: str, name: str) -> Version | None:
         """The version of a subscription's preferences, damaged or not; None when there are none."""

@@ -52,12 +52,23 @@ def test_help_version_and_completion_answer_without_an_engine() -> None:
     assert run.stdout.split() == ["subscribe", "subscription"]
 
 
+def imported_by(*arguments: str, zookeeper: str | None = None) -> set[str]:
+    code = f"import sys; from delivery.cli import run; run({arguments!r}); print(*sys.modules, file=sys.stderr)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
+        env=environment(zookeeper), check=True,
+    )  # fmt: skip
+    return set(run.stderr.split())
+
+
 def test_help_loads_nothing_slow() -> None:
     """Shell completion and help must answer at once, so neither the client nor trio is imported for them."""
-    code = "import sys; from delivery.cli import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=environment(),
-        check=True,
-    )  # fmt: skip
     slow = {"kazoo", "trio", "thriftpy2", "hypercorn", "starlette", "pyspark", "pandas", "numpy", "delivery.client"}
-    assert slow & set(run.stderr.split()) == set()
+    assert slow & imported_by("--help") == set()
+
+
+def test_a_command_loads_no_other_and_parses_no_idl_that_it_does_not_need(hoot: Hoot) -> None:
+    found = imported_by("queue", "list", zookeeper=hoot.zookeeper)
+    assert {"kazoo", "delivery.client", "delivery.cli.queues"} <= found
+    others = {"delivery.cli.serve", "delivery.cli.messages", "delivery.cli.subscriptions"}
+    assert (others | {"trio", "hypercorn", "starlette", "pydantic", "hoot_delivery_thrift"}) & found == set()

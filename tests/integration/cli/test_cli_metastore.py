@@ -41,6 +41,7 @@ def test_tables_are_listed_with_the_number_of_their_entries(hoot: Hoot) -> None:
         {"table": "owners", "ordered": False, "entries": 1},
         {"table": "persistence", "ordered": False, "entries": 0},
         {"table": "queues", "ordered": True, "entries": 3},
+        {"table": "snapshots", "ordered": True, "entries": 0},
         {"table": "states", "ordered": True, "entries": 1},
         {"table": "subscriptions", "ordered": True, "entries": 1},
     ]

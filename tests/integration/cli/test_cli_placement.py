@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from delivery import connect
 from tests.integration.cli.running import Child, Hoot, free_port
 from tests.integration.embedded import descendants, eventually, running
 
@@ -28,11 +29,11 @@ def serving(zookeeper_hosts: str, tmp_path: Path) -> Iterator[Child]:
 
 @pytest.fixture
 def hoot(zookeeper_hosts: str, serving: Child) -> Hoot:
-    found = Hoot(zookeeper_hosts)
-    found("queue", "create", "orders", "--partitions", "6")
-    for partition in range(6):
-        found("publish", "orders", "hello", "--partition", str(partition))
-    return found
+    with connect(zookeeper_hosts) as client:
+        orders = client.create_queue("orders", partitions=6)
+        for partition in range(6):
+            orders.put(b"hello", partition=partition)
+    return Hoot(zookeeper_hosts)
 
 
 def owners(hoot: Hoot) -> dict[int, str]:

@@ -85,8 +85,69 @@ def test_subscriptions_are_listed_and_deleted(hoot: Hoot, queue: str) -> None:
     assert hoot.refused("subscription", "delete", queue, "mine", "--yes")["error"] == "unknown_subscription"
 
 
+def test_members_of_a_group_and_what_each_gets_are_shown(hoot: Hoot, queue: str) -> None:
+    made = hoot.json("subscription", "create", queue, "crew", "--kind", "shared")
+    assert made["kind"] == "shared"
+    assert "no member is attached" in hoot("subscription", "info", queue, "crew").stderr
+    subscribe = ["subscribe", queue, "--name", "crew", "--format", "body"]
+    with (
+        Child(*subscribe, "--member", "a", zookeeper=hoot.zookeeper) as a,
+        Child(*subscribe, "--kind", "shared", "--member", "b", zookeeper=hoot.zookeeper) as b,
+    ):
+        eventually(lambda: [len(one) > 0 for one in shares(hoot, queue)] == [True, True], "both share", SECONDS)
+        info = hoot.json("subscription", "info", queue, "crew")
+        assert (info["kind"], info["listener"]) == ("shared", None)
+        assert all(one["listener"].startswith("127.0.0.1:") for one in info["members"])
+        held = {number: one["member"] for one in info["members"] for number in one["partitions"]}
+        assert {one["partition"]: one["member"] for one in info["partitions"]} == held
+        text = hoot("subscription", "info", queue, "crew").stdout
+        assert "MEMBER" in text
+        assert "2 members" in hoot("subscription", "list", queue).stdout
+
+        for number, member in held.items():
+            hoot("publish", queue, f"to-{member}-{number}", "--partition", str(number))
+        for child, name in ((a, "a"), (b, "b")):
+            for number in (number for number, member in held.items() if member == name):
+                child.says(f"to-{name}-{number}")
+        assert hoot.refused(*subscribe, "--kind", "failover", "--limit", "1")["error"] == "group_mismatch"
+    told = hoot.refused("subscribe", queue, "--kind", "key_shared", "--limit", "1", status=2)
+    assert "one member at a time" in told["message"]
+
+
+def shares(hoot: Hoot, queue: str) -> list[list[int]]:
+    """The partitions of each member of `crew`."""
+    return [one["partitions"] for one in hoot.json("subscription", "info", queue, "crew")["members"]]
+
+
+def test_a_pattern_subscribes_to_several_queues(hoot: Hoot, queue: str) -> None:
+    subscribe = ["subscribe", f"{queue[:-1]}*", "--format", "body"]
+    with Child(*subscribe, zookeeper=hoot.zookeeper) as child:
+        eventually(lambda: hoot.json("subscription", "list", queue) != [], "attached", SECONDS)
+        eventually(lambda: hoot.json("subscription", "list", queue)[0]["listener"], "listening", SECONDS)
+        hoot("publish", queue, "here")
+        child.says("here")
+        assert child.end(signal.SIGTERM) == 0
+    assert hoot.json("subscription", "list", queue) == [], "a passing name leaves nothing behind"
+
+
 def test_hosts_are_listed(hoot: Hoot) -> None:
     [host] = hoot.json("host", "list")
     assert host["address"] == "127.0.0.1"
     assert host["port"] > 0
     assert host["host"] in hoot("host", "list").stdout
+
+
+def test_what_becomes_of_what_is_not_handled_is_given_and_changed_field_by_field(hoot: Hoot, queue: str) -> None:
+    given = ["--retry", "order=key", "--retry", "first_seconds=5s", "--retry", "deliveries_max=4"]
+    made = hoot.json("subscription", "create", queue, "mine", *given)["retry"]
+    assert (made["order"], made["first_seconds"], made["deliveries_max"], made["factor"]) == ("key", 5, 4, 2)
+    changes = ["--retry", "longest_seconds=1h", "--retry", "deliveries_max=", "--retry", "dead_letters=false"]
+    assert hoot.json("subscription", "update", queue, "mine", *changes, "--dry-run")["updated"] is False
+    assert hoot.json("subscription", "info", queue, "mine")["retry"] == made
+    changed = {**made, "longest_seconds": 3600, "deliveries_max": 0, "dead_letters": False}
+    assert hoot.json("subscription", "update", queue, "mine", *changes)["retry"] == changed
+    assert hoot.json("subscription", "info", queue, "mine")["retry"] == changed
+    wrong = hoot.refused("subscription", "update", queue, "mine", "--retry", "first_seconds=2h", status=2)
+    assert wrong["message"] == "longest_seconds must not be below first_seconds"
+    hoot.refused("subscription", "update", queue, "mine", "--retry", "factor=big", status=2)
+    hoot.refused("subscription", "update", queue, "mine", "--retry", "retries=1", status=2)

@@ -52,6 +52,10 @@ def test_the_trio_face_does_the_same(address: str, host: HostProcess) -> None:
                 made = await client.create_subscription(name, "later", partitions=1, start="earliest")
                 assert (made.starts, await client.subscriptions(name)) == ({1: 0}, ["later"])
                 assert (await client.parked(name, "later"), await client.release(name, "later")) == ([], 0)
+                letters = await client.dead_letters(name, "later")
+                assert await letters.letters() == []
+                await letters.redrive([])
+                await letters.drop([])
                 await client.delete_queue(name)
 
     trio.run(story)

@@ -119,6 +119,8 @@ def test_bounds_and_counts(connection: BlockingConnection, orders: str) -> None:
     assert (info.firstId, info.lastId, info.messages) == (base, base + 99, 100)
     assert connection.call("countMessages", orders, 0, base + 9, 0) == 90
     assert connection.call("countMessages", orders, 0, base + 9, base + 19) == 10
+    assert connection.call("locateMessages", orders, 0, base + 9, 0, [1, 10, 91]) == [base + 10, base + 19, base + 99]
+    assert connection.call("locateMessages", orders, 0, base + 9, base + 12, [5]) == [base + 12]
 
 
 def test_messages_and_producer_sequences_survive_a_restart(config: HostConfig, catalog: Catalog) -> None:

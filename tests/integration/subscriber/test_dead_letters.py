@@ -71,6 +71,7 @@ def test_poison_stops_nothing_is_kept_as_it_was_and_can_be_sent_back(running: Lo
         ]  # fmt: skip
         assert (found[0]["first_error"], found[0]["last_error"]) == ("ValueError: try 1", "ValueError: try 3")
         assert (found[0]["partition"], found[0]["key"], found[0]["topic"], found[0]["body"]) == (1, "k", "t", "poison")
+        assert found[0]["headers"] == {"h": "v"}
         assert "Reject: it is junk" in hoot("dlq", "show", "orders", "mail", "--id", found[1]["id"]).stdout
 
         hoot.refused("dlq", "drop", "orders", "mail", status=2)
@@ -110,11 +111,34 @@ def test_a_host_killed_while_it_gives_a_message_up_loses_nothing(running: LocalE
     assert {letter.stored.body for letter in letters} == {b"poison 0", b"poison 1", b"poison 2"}
 
 
-def test_a_subscription_without_dead_letters_lists_none_and_a_queue_that_is_not_there_is_named(
+def test_a_subscription_without_dead_letters_lists_none_and_what_is_not_there_is_named(
     running: LocalEngine, client: Client
 ) -> None:
     client.create_queue("quiet")
+    client.create_subscription("quiet", "mail")
     hoot = Hoot(running.address)
     assert hoot.json("dlq", "list", "quiet", "mail") == []
     assert "no dead letters" in hoot("dlq", "list", "quiet", "mail").stderr
+    assert "no dead letters" in hoot("dlq", "show", "quiet", "mail").stderr
+    assert hoot.refused("dlq", "list", "quiet", "male")["error"] == "unknown_subscription"
     assert hoot.refused("dlq", "list", "quite", "mail")["error"] == "unknown_queue"
+
+
+def test_what_others_put_into_a_queue_of_dead_letters_is_no_dead_letter(running: LocalEngine, client: Client) -> None:
+    """By hand, or since names with dots in them can mean the same queue."""
+    client.create_queue("eu.orders")
+    client.create_queue("eu")
+    client.create_subscription("eu", "orders.mail")
+    queue = client.create_queue("eu.orders.mail.dlq")
+    queue.put(b"by hand")
+    client.queue("eu.orders").put(b"junk")
+    subscriber = Subscriber("mail", zookeeper=running.address)
+    subscriber.subscribe("eu.orders", start="earliest", listener=Picky())
+    ours = client.dead_letters("eu.orders", "mail")
+    with subscriber:
+        eventually(lambda: [one.stored.body for one in ours.letters()] == [b"junk"], "the dead letter")
+    theirs = client.dead_letters("eu", "orders.mail")
+    assert theirs.letters() == []
+    hoot = Hoot(running.address)
+    assert hoot("dlq", "redrive", "eu.orders", "mail", "--yes").stdout == "1 dead letter redriven\n"
+    assert ours.letters() == []

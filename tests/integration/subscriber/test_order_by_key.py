@@ -159,6 +159,9 @@ def test_what_is_parked_is_listed_and_comes_again_when_it_is_released(
         assert (found["key"], found["first"], found["messages"]) == ("3", str(MessageId(poison)), 2)
         assert (found["failures"], found["last_error"]) == (1, "ValueError: poison")
         assert "ValueError: poison" in hoot("subscription", "parked", "returns", "recorder").stdout
+        told = hoot.json("subscription", "info", "returns", "recorder")
+        assert (told["lag"], told["parked"], told["retry"]["order"]) == (0, 2, "key")
+        assert "its key waits, again after 1h" in hoot("subscription", "info", "returns", "recorder").stdout
         assert client.release("returns", "recorder", [b"another"]) == 0
         assert "would release 1 " in hoot("subscription", "release", "returns", "recorder", "--dry-run").stdout
         assert subscriber.distinct() == KEYS * 3 - 2

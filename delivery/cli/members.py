@@ -1,0 +1,31 @@
+"""The members of a subscription, as `hoot subscription info` shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery.cli.output import Column, show_table, tell
+
+if TYPE_CHECKING:
+    from delivery.client import SubscriptionInfo
+
+
+def show_members(found: SubscriptionInfo) -> None:
+    """A table of who is attached and what they get."""
+    columns = [Column("member"), Column("listener"), Column("partitions")]
+    show_table(columns, [[one.member, one.listener or "gone", ranges(one.partitions)] for one in found.members])
+    if not found.members:
+        tell(f"no member is attached: whoever subscribes as {found.subscription} is one")
+    print()
+
+
+def ranges(numbers: tuple[int, ...]) -> str:
+    """Partitions in short, such as `0-3, 7`; `stands by` for none."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    shown = [f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts]
+    return ", ".join(shown) or "stands by"

@@ -1,0 +1,102 @@
+"""The listeners of one subscription as its workers see them: a link to each, and for each partition the way to one.
+
+A worker keeps its way for as long as it runs. Where the way turns to another member, the worker is recalled, and asks
+it again for its next run: nothing else of the subscription is interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from delivery.config import HostConfig
+from delivery.dispatch.link import Link
+from delivery.dispatch.plan import Attached
+from delivery.dispatch.target import Target
+from delivery.metastore.records import ListenerRecord
+
+
+class Way:
+    """To whoever gets a partition, for its worker."""
+
+    def __init__(self) -> None:
+        self.holder: ListenerRecord | None = None
+        self._link: Link | None = None
+        self._waiting = trio.CancelScope()
+
+    def turn(self, holder: ListenerRecord | None, link: Link | None) -> None:
+        """It leads to another one from now on, or to nobody."""
+        self.holder, self._link = holder, link
+        self._waiting.cancel()
+
+    async def target(self) -> Target:
+        """The proven connection to the present holder; waits until there is one."""
+        while True:
+            with trio.CancelScope() as self._waiting:
+                link = self._link
+                target = await trio.sleep_forever() if link is None else await link.target()
+                if link is self._link:  # it may have turned at this moment
+                    return target
+
+
+class Members:
+    """Owns the links while `run` runs."""
+
+    def __init__(self, attached: Attached, config: HostConfig) -> None:
+        self._config = config
+        self._queue, self._name = attached.subscription.queue, attached.subscription.name
+        self._nursery: trio.Nursery | None = None
+        self._links: dict[ListenerRecord, Link] = {}
+        self._running: dict[Link, trio.CancelScope] = {}
+        self._ways = {partition: Way() for partition in attached.subscription.starts}
+        self.change(attached)
+
+    def way(self, partition: int) -> Way:
+        """For the worker of a partition."""
+        return self._ways[partition]
+
+    def change(self, attached: Attached) -> Sequence[tuple[int, bool]]:
+        """Know other members, or other holders; the partitions that move, and whether their former holders are there.
+
+        Those that had no holder do not count as moved. The links of who is gone end.
+        """
+        present = set(attached.listeners)
+        gone = self._links.keys() - present
+        for record in present - self._links.keys():
+            self._add(record)
+        holders, moved = attached.by_partition(), []
+        for partition, way in self._ways.items():
+            holder, before = holders.get(partition), way.holder
+            if holder != before:
+                way.turn(holder, None if holder is None else self._links[holder])
+                if before is not None:
+                    moved.append((partition, before in present))
+        for record in gone:
+            if (running := self._running.get(self._links.pop(record))) is not None:
+                running.cancel()
+        return moved
+
+    async def run(self) -> None:
+        """Connect to all of them, and to those that come, until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for record, link in self._links.items():
+                    self._nursery.start_soon(self._run_one, record, link)
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    def _add(self, record: ListenerRecord) -> None:
+        self._links[record] = link = Link(self._queue, self._name, record, self._config)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._run_one, record, link)
+
+    async def _run_one(self, record: ListenerRecord, link: Link) -> None:
+        if self._links.get(record) is not link:
+            return  # it went as soon as it came
+        with trio.CancelScope() as self._running[link]:
+            try:
+                await link.run()
+            finally:
+                del self._running[link]

@@ -1,0 +1,130 @@
+"""What a driver asks the region hosts before anything is read: which partitions there are, what they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from delivery.client.calls import Calls
+from delivery.client.hosts import Owners
+from delivery.errors import InvalidRequest, UnknownQueue
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import check_partition
+from delivery.rpc.pool import Pool
+from delivery.spark.options import ReadOptions
+from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
+
+ASKED_AT_ONCE: Final = 8
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Engine:
+    """Region hosts as a reader sees them. Blocking; for one thread."""
+
+    def __init__(self, catalog: Catalog, calls: Calls) -> None:
+        self._catalog, self._calls = catalog, calls
+
+    def places(self, options: ReadOptions) -> list[Place]:
+        """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
+        names: Iterable[str] = options.names
+        if options.pattern:
+            wanted = re.compile(options.pattern)
+            names = sorted(name for name in self._catalog.queues() if wanted.fullmatch(name))
+        found = []
+        for name in names:
+            count = self._catalog.queue(name).settings.partitions
+            chosen = options.assigned.get(name, range(count))
+            found += [(name, check_partition(number, count, name)) for number in chosen]
+        return found
+
+    def held(self, places: Iterable[Place]) -> dict[Place, Held]:
+        """What each partition holds."""
+
+        def ask(place: Place) -> Held:
+            info = self.call(*place, "partitionInfo", *place)
+            return Held(info.firstId, info.lastId, info.messages, info.bytes)
+
+        return dict(_each(places, ask))
+
+    def counted(self, spans: Sequence[Span]) -> list[Span]:
+        """The spans that are not empty, with their numbers of messages."""
+
+        def ask(span: Span) -> int:
+            place = (span.queue, span.partition)
+            return int(self.call(*place, "countMessages", *place, span.after, span.until))
+
+        asked = [span for span in spans if span.after < span.until]
+        return [msgspec.structs.replace(span, messages=count) for span, count in _each(asked, ask) if count]
+
+    def located(self, span: Span, counts: Sequence[int]) -> list[int]:
+        """The ids up to which the span has so many messages."""
+        place = (span.queue, span.partition)
+        return list(self.call(*place, "locateMessages", *place, span.after, span.until, counts)) if counts else []
+
+    def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
+        """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""
+        return self._calls.call(queue, partition, method, *args)
+
+    def tasks(self, spans: Sequence[Span], tasks_min: int) -> list[Span]:
+        """The spans, large ones divided."""
+        counted = self.counted(spans)
+        todo = list(zip(counted, pieces(counted, tasks_min), strict=True))
+        return [
+            part
+            for (span, counts), ids in _each(todo, lambda one: self.located(*one))
+            for part in divided(span, ids, counts)
+        ]
+
+
+@contextmanager
+def engine(zookeeper: str) -> Iterator[Engine]:
+    """An engine for as long as the context lasts. Raises MetadataUnavailable."""
+    with ZooKeeperClient(zookeeper) as session:
+        catalog, pool = open_catalog(session), Pool()
+        try:
+            yield Engine(catalog, Calls(Owners(catalog), pool))
+        finally:
+            pool.close()
+
+
+def plan(engine: Engine, options: ReadOptions) -> list[Span]:
+    """What a batch reads: each partition between its edges, as it is now."""
+    places = engine.places(options)
+    if not places and options.pattern:
+        raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
+    _check_named(options, places)
+    held = engine.held(places)
+    return [
+        Span(*place, begin(options.start, place, one, strict=options.fail_on_loss), end(options.end, place, one))
+        for place, one in held.items()
+    ]
+
+
+def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:
+    """Offsets of partitions that are not read are a mistake."""
+    there = set(places)
+    for edge in (options.start, options.end):
+        for queue, numbers in edge.each.items():
+            for number in numbers:
+                if (queue, number) not in there:
+                    raise InvalidRequest(f"an offset names {queue}/{number}, which the read does not include")
+
+
+def _each(asked: Iterable[T], ask: Any) -> Iterator[tuple[T, Any]]:
+    """Each with its answer, several asked at once; the first error is raised."""
+    todo = list(asked)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        yield from zip(todo, threads.map(ask, todo), strict=True)
+
+
+def stream_begin(options: ReadOptions, held: Mapping[Place, Held]) -> dict[Place, int]:
+    """Where a new stream begins."""
+    return {place: begin(options.start, place, one, strict=options.fail_on_loss) for place, one in held.items()}

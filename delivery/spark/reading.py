@@ -1,0 +1,75 @@
+"""What an executor does: reads one span from the partition's owner and makes Arrow of it, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from delivery.batch import headers_in, open_batch
+from delivery.errors import HootError
+from delivery.rpc.idl import load_idl
+from delivery.spark.columns import to_arrow
+from delivery.spark.options import ReadOptions
+from delivery.spark.planning import Engine, engine
+from delivery.spark.ranges import Span
+
+READ_BYTES: Final = 4 * 1024 * 1024
+"""Asked for at once: some ten thousand small messages, which is the size of Arrow batch that Spark likes best."""
+
+
+class MessagesLost(HootError):
+    """Messages that were to be read have been dropped by the queue's retention meanwhile."""
+
+    code = "messages_lost"
+
+
+class Task(InputPartition):
+    """A span, as Spark carries it to an executor."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(None)
+        self.span = (span.queue, span.partition, span.after, span.until, span.messages)
+
+
+def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The messages of a task, whichever host owns the partition meanwhile.
+
+    Raises MessagesLost, unless the options allow it or filter, UnknownQueue, and what the owner refuses with.
+    """
+    if not isinstance(task, Task):
+        return  # what Spark makes of an empty plan
+    span = Span(*task.span)
+    rows = 0
+    with engine(options.zookeeper) as hosts:
+        for part in _batches(hosts, options, span):
+            rows += part.num_rows
+            yield part
+    if rows < span.messages and options.fail_on_loss and not (options.topics or options.filter):
+        raise MessagesLost(
+            f"{span.messages - rows} of {span.messages} messages of {span.queue}/{span.partition} between ids"
+            f" {span.after} and {span.until} vanished before they were read; failOnDataLoss=false reads what is there"
+        )
+
+
+def _batches(hosts: Engine, options: ReadOptions, span: Span) -> Iterator[pa.RecordBatch]:
+    after = span.after
+    while after < span.until:
+        reply = _read(hosts, options, span, after)
+        for at, header in headers_in(reply.batches):
+            if header.base_id <= span.until:
+                batch = open_batch(bytes(reply.batches[at : at + header.length]), header)
+                yield to_arrow(batch, span.queue, options.columns, after, span.until)
+        if reply.position <= after:
+            return  # what was there when the read was planned has been dropped by retention since
+        after = reply.position
+
+
+def _read(hosts: Engine, options: ReadOptions, span: Span, after: int) -> Any:
+    request = load_idl("delivery").ReadRequest(
+        queue=span.queue, partition=span.partition, after=after, upTo=span.until, topics=list(options.topics),
+        bytesMax=READ_BYTES, waitMs=0, filter=options.filter or None,
+    )  # fmt: skip
+    return hosts.call(span.queue, span.partition, "read", request)

@@ -1,0 +1,102 @@
+"""A subscriber as a process of its own that writes to a SQLite database, exactly once, and dies where it is told to.
+
+Each callback inserts the message's id into the table `effects`, which takes it any number of times. Run as `python -m
+tests.integration.effecting JSON`; says `ready` when it is attached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from subscriber import Message, RetryPolicy, Subscriber
+from subscriber.effects import exactly_once, idempotent
+from subscriber.sqlite import SQLitePositions, SQLiteSeen
+
+
+class Orders(msgspec.Struct):
+    """How to behave."""
+
+    zookeeper: str
+    queue: str
+    name: str
+    database: str
+    by: str = "positions"
+    """Or `seen`."""
+    lists: bool = False
+    retry: RetryPolicy | None = None
+    poison: int = 0
+    """The id of a message to raise at, after writing; 0 for none."""
+    die_before: int = 0
+    """kill -9 at so many callbacks, after what this one wrote and before the commit; 0 for never."""
+    die_after: int = 0
+    """kill -9 behind the commit of so many callbacks, before the host hears of it; 0 for never."""
+
+
+READY = threading.Event()
+"""Whoever starts this process was told that it is attached."""
+
+
+def die() -> None:
+    READY.wait(30)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Effects:
+    """The handler, and what follows it."""
+
+    def __init__(self, orders: Orders) -> None:
+        self.orders = orders
+        self.count = 0
+
+    def handle(self, given: Message | list[Message], connection: sqlite3.Connection) -> None:
+        for one in [given] if isinstance(given, Message) else given:
+            connection.execute("INSERT INTO effects VALUES (?, ?)", [one.partition, one.number])
+            if one.number == self.orders.poison:
+                raise ValueError("poison")
+        self.count += 1
+        if self.count == self.orders.die_before:
+            die()
+
+    def listener(self) -> Callable[[Any], None]:
+        once = self.once()
+
+        def call(given: Any) -> None:
+            once(given)
+            if self.orders.die_after and self.count >= self.orders.die_after:
+                die()
+
+        return call
+
+    def once(self) -> Callable[[Any], object]:
+        database, name = self.orders.database, self.orders.name
+        if self.orders.by == "positions":
+            positions = SQLitePositions(database, name)
+            return exactly_once(positions)(self.handle)
+        seen = SQLiteSeen(database, name)
+        return idempotent(seen)(self.handle)
+
+
+def main() -> None:
+    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    with sqlite3.connect(orders.database) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS effects (partition INTEGER, id INTEGER)")
+    subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
+    subscription = subscriber.subscribe(orders.queue, start="earliest", retry=orders.retry)
+    listener = Effects(orders).listener()
+    (subscription.batch_listener if orders.lists else subscription.listener)(listener)
+    subscriber.start()
+    print("ready", flush=True)
+    READY.set()
+    subscriber.run()
+
+
+if __name__ == "__main__":
+    main()

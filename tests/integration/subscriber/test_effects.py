@@ -1,0 +1,131 @@
+"""Effects exactly once with real processes: subscribers that are killed inside and right behind their transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delivery import Client, NewMessage, connect
+from delivery.errors import InvalidRequest
+from delivery.local import LocalEngine
+from subscriber import Message, RetryPolicy, Subscriber
+from subscriber.effects import exactly_once
+from subscriber.sqlite import SQLitePositions
+from tests.integration.effecting import Orders
+from tests.integration.embedded import eventually
+from tests.integration.engine import SubscriberProcess, engine
+
+pytestmark = pytest.mark.integration
+
+NAME = "ledger"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
+    with engine(tmp_path_factory.mktemp("engine")) as started:
+        yield started
+
+
+@pytest.fixture
+def client(running: LocalEngine) -> Iterator[Client]:
+    with connect(running.address) as connected:
+        yield connected
+
+
+def effects(database: Path) -> Counter[tuple[int, int]]:
+    """How often each message has its effect."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return Counter(connection.execute("SELECT partition, id FROM effects"))
+
+
+def publish(client: Client, queue: str, count: int) -> set[tuple[int, int]]:
+    messages = [NewMessage(b"x", key=b"%d" % (number % 7)) for number in range(count)]
+    return {(one.partition, int(one.id)) for one in client.queue(queue).put_many(messages)}
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["messages", "lists"])
+@pytest.mark.parametrize("by", ["positions", "seen"])
+def test_a_subscriber_that_is_killed_inside_and_behind_its_transactions_has_each_effect_once(
+    running: LocalEngine, client: Client, tmp_path: Path, by: str, lists: bool
+) -> None:
+    queue, database = f"orders-{by}-{lists}", tmp_path / "ledger.db"
+    client.create_queue(queue, partitions=2)
+    published = publish(client, queue, 60)
+    process = SubscriberProcess(
+        "tests.integration.effecting", Orders(running.address, queue, NAME, str(database), by=by, lists=lists)
+    )
+    try:
+        for death in ({"die_before": 1}, {"die_after": 1}, {"die_before": 2}, {"die_after": 2}):
+            process.start(**death)
+            published |= publish(client, queue, 20)
+            eventually(lambda: process.is_dead, f"it dies at {death}", 60)
+        process.start()
+        eventually(lambda: set(effects(database)) == published, "all effects are there", 60)
+        published |= publish(client, queue, 20)
+        eventually(lambda: set(effects(database)) == published, "these, too", 60)
+        assert set(effects(database).values()) == {1}
+    finally:
+        process.kill()
+
+
+def test_with_the_order_of_keys_each_effect_is_there_once_and_none_of_a_message_that_fails(
+    running: LocalEngine, client: Client, tmp_path: Path
+) -> None:
+    database = tmp_path / "ledger.db"
+    client.create_queue("refunds")
+    published = publish(client, "refunds", 70)
+    ids = sorted(published)
+    poison = ids[8]
+    orders = Orders(
+        running.address, "refunds", NAME, str(database), by="seen",
+        retry=RetryPolicy(order="key", first_seconds=0.5, factor=1),
+    )  # fmt: skip
+    process = SubscriberProcess("tests.integration.effecting", orders)
+    try:
+        process.start(poison=poison[1], die_after=20)
+        eventually(lambda: process.is_dead, "it dies", 60)
+        process.start(poison=poison[1])
+        waiting = set(ids[8::7])
+        eventually(lambda: set(effects(database)) == published - waiting, "all but the poison's key", 60)
+        process.start(die_before=3)
+        eventually(lambda: process.is_dead, "it dies again", 60)
+        process.start()
+        eventually(lambda: set(effects(database)) == published, "all effects are there", 60)
+        assert set(effects(database).values()) == {1}
+    finally:
+        process.kill()
+
+
+def test_positions_are_refused_with_the_order_of_keys_and_while_keys_are_parked(
+    running: LocalEngine, client: Client, tmp_path: Path
+) -> None:
+    client.create_queue("returns")
+    publish(client, "returns", 14)
+    by_key = RetryPolicy(order="key", first_seconds=3600, longest_seconds=7200)
+
+    def attach(retry: RetryPolicy) -> Subscriber:
+        @exactly_once(SQLitePositions(tmp_path / "ledger.db", NAME))
+        def listener(message: Message, connection: sqlite3.Connection) -> None: ...
+
+        subscriber = Subscriber(NAME, running.address)
+        subscriber.subscribe("returns", start="earliest", retry=retry, listener=listener)
+        return subscriber
+
+    with pytest.raises(InvalidRequest, match="use idempotent"):
+        attach(by_key).start()
+    assert client.subscriptions("returns") == []
+
+    def failing(message: Message) -> None:
+        raise ValueError("no")
+
+    other = Subscriber(NAME, running.address)
+    other.subscribe("returns", start="earliest", retry=by_key, listener=failing)
+    with other:
+        eventually(lambda: len(client.parked("returns", NAME)) == 7, "all keys are parked", 60)
+    with pytest.raises(InvalidRequest, match="are parked"):
+        attach(RetryPolicy()).start()

@@ -1,0 +1,160 @@
+"""Groups of real processes: members that come, go, are killed and are paused while messages flow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from delivery import PublishedMessage, connect
+from delivery.errors import GroupMismatch, SubscriptionBusy
+from delivery.local import LocalEngine
+from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.groups import Kind
+from delivery.metastore.zookeeper import ZooKeeperClient
+from subscriber import RetryPolicy, Subscriber
+from tests.integration.embedded import NEVER, eventually
+from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered, engine
+from tests.integration.several import Steady
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+QUEUE, NAME, PARTITIONS, WINDOW = "orders", "recorder", 6, 300
+SESSION_SECONDS = 3.0
+
+
+class Stage:
+    """An engine, members that write down their callbacks in one file, and what ZooKeeper says of them."""
+
+    def __init__(self, running: LocalEngine, catalog: Catalog, folder: Path) -> None:
+        self.running, self.catalog, self._folder = running, catalog, folder
+        self.members: dict[str, RecordingSubscriber] = {}
+
+    def join(self, member: str, kind: Kind = "shared") -> None:
+        self.members[member] = made = RecordingSubscriber(
+            self.running, QUEUE, self._folder, kind=kind, member=member, session_seconds=SESSION_SECONDS
+        )
+        made.start()
+
+    def holders(self) -> dict[str, tuple[int, ...]]:
+        found = self.catalog.subscription(QUEUE, NAME)
+        assert found is not None
+        return found.holders
+
+    def shares(self) -> dict[str, int]:
+        return {name: len(numbers) for name, numbers in self.holders().items()}
+
+    def check(self, stored: list[PublishedMessage], faults: int) -> None:
+        """Everything came, first deliveries in the order of each partition, and at most a window twice per fault."""
+        published, someone = by_partition(stored), next(iter(self.members.values()))
+        assert len(stored) > 500
+        eventually(lambda: someone.distinct() >= len(stored), f"{len(stored)} messages at callbacks", 60)
+        check_checkpoints(self.running.address, QUEUE, NAME, published, someone.ids())
+        duplicates = check_delivered(published, someone.ids())
+        assert duplicates <= faults * WINDOW * PARTITIONS
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        running = stack.enter_context(engine(tmp_path, "--set", f"window_messages={WINDOW}"))
+        with connect(running.address) as client:
+            client.create_queue(QUEUE, partitions=PARTITIONS)
+        zookeeper = stack.enter_context(ZooKeeperClient(running.address))
+        found = Stage(running, open_catalog(zookeeper), tmp_path)
+        try:
+            yield found
+        finally:
+            for one in found.members.values():
+                one.kill()
+
+
+def test_members_that_come_and_go_share_the_partitions_and_nothing_comes_twice(stage: Stage) -> None:
+    stage.join("a")
+    with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
+        eventually(lambda: stage.shares() == {"a": 6}, "the only one gets everything")
+        stage.join("b")
+        eventually(lambda: stage.shares() == {"a": 3, "b": 3}, "half of it goes to the second")
+        before = stage.holders()
+        stage.join("c")
+        eventually(lambda: stage.shares() == {"a": 2, "b": 2, "c": 2}, "a third for the third")
+        assert all(set(numbers) <= set(before[name]) for name, numbers in stage.holders().items() if name != "c")
+        NEVER.wait(0.5)
+        leaving = stage.members["b"].process
+        assert leaving is not None
+        leaving.send_signal(signal.SIGINT)
+        eventually(lambda: stage.shares() == {"a": 3, "c": 3}, "the others have what one leaves")
+        NEVER.wait(0.5)
+    stage.check(steady.stored, faults=0)
+
+
+def test_the_work_of_a_killed_and_of_a_paused_member_moves_within_their_sessions(stage: Stage) -> None:
+    for name in ("a", "b", "c"):
+        stage.join(name)
+    eventually(lambda: stage.shares() == {"a": 2, "b": 2, "c": 2}, "all three have a share")
+    paused = stage.members["c"].process
+    assert paused is not None
+    with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
+        NEVER.wait(1)
+        stage.members["b"].kill()
+        killed = time.monotonic()
+        eventually(lambda: "b" not in stage.holders(), "its partitions move", SESSION_SECONDS * 4)
+        assert time.monotonic() - killed < SESSION_SECONDS * 2 + 2, "ZooKeeper notices within a session and a half"
+        os.kill(paused.pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: stage.shares() == {"a": 6}, "the last one has everything", SESSION_SECONDS * 4)
+            stage.join("d")
+            eventually(lambda: stage.shares() == {"a": 3, "d": 3}, "one who joins gets its share")
+        finally:
+            os.kill(paused.pid, signal.SIGCONT)
+        eventually(lambda: stage.shares() == {"a": 2, "c": 2, "d": 2}, "and the paused one comes back")
+        NEVER.wait(1)
+    stage.check(steady.stored, faults=2)
+
+
+def test_who_stands_by_takes_over_everything_when_the_active_one_is_killed(stage: Stage) -> None:
+    for name in ("b", "a", "c"):
+        stage.join(name, "failover")
+    assert stage.shares() == {"b": 6, "a": 0, "c": 0}, "who was first stays active"
+    with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
+        NEVER.wait(1)
+        stage.members["b"].kill()
+        eventually(lambda: stage.shares() == {"a": 6, "c": 0}, "the next one is active", SESSION_SECONDS * 4)
+        NEVER.wait(1)
+    stage.check(steady.stored, faults=1)
+
+
+def test_members_with_other_options_and_of_another_kind_are_refused(stage: Stage) -> None:
+    stage.join("a")
+    eventually(lambda: stage.shares() == {"a": 6}, "it is alone")
+    before = stage.catalog.subscription(QUEUE, NAME)
+
+    def refused(kind: Kind | None, **options: object) -> str:
+        other = Subscriber(NAME, stage.running.address, member="b")
+        other.subscribe(QUEUE, kind=kind, listener=lambda _: None, **options)  # type: ignore[arg-type]
+        with pytest.raises(GroupMismatch) as found:
+            other.start()
+        return found.value.message
+
+    assert "another kind" in refused("exclusive")
+    assert "another kind" in refused("failover")
+    assert "another filter" in refused("shared", filter="topic = 'x'")
+    assert "another topics" in refused(None, topics=["x"])
+    assert "another retry" in refused("shared", retry=RetryPolicy(order="key"))
+    assert "another partitions" in refused("shared", partitions=[1])
+    namesake = Subscriber(NAME, stage.running.address, member="a")
+    namesake.subscribe(QUEUE, listener=print)
+    with pytest.raises(SubscriptionBusy, match="member 'a'"):
+        namesake.start()
+    assert stage.catalog.subscription(QUEUE, NAME) == before
+    joining = Subscriber(NAME, stage.running.address, member="b")
+    joining.subscribe(QUEUE, listener=print)
+    with joining:
+        eventually(lambda: stage.shares() == {"a": 3, "b": 3}, "whoever asks for nothing takes what there is")
+        with pytest.raises(SubscriptionBusy):
+            joining.unsubscribe(QUEUE)
