@@ -1,7 +1,7 @@
 /* Calls from a region host to a subscriber's listener (framed transport, binary protocol).
  *
  * A host connects, asks `hello`, and sends nothing else unless the answer proves that the listener is the one which the
- * subscription names. Calls on one connection may be sent before earlier ones are answered; they are answered in order.
+ * subscription names. Calls on one connection may be sent before earlier ones are answered; those of a partition are answered in order.
  */
 namespace py subscriber
 

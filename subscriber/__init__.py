@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from delivery.filters import KEEP
 from delivery.ids import MessageId, Start
+from delivery.metastore.flow import Flow
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
@@ -30,6 +31,7 @@ __all__ = [
     "KEEP",
     "AsyncSubscriber",
     "Event",
+    "Flow",
     "ManualMessage",
     "Message",
     "MessageId",

@@ -12,13 +12,15 @@ import trio
 from delivery.errors import UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.flow import FlowGiven
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
 from subscriber.declaration import Declaration
-from subscriber.listeners import Where
-from subscriber.runtime import Runtime, only_error
+from subscriber.listeners import Form, Where
+from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
+from subscriber.unwrapping import only_error
 
 
 class AsyncSubscriber(Declaration):
@@ -27,7 +29,8 @@ class AsyncSubscriber(Declaration):
         async with AsyncSubscriber("audit", zookeeper="127.0.0.1:2181") as subscriber: ...
         await nursery.start(subscriber.run)
 
-    Async listeners run as coroutines in this loop, one at a time; sync ones on one thread of the subscriber's. `run`
+    Async listeners run as coroutines in this loop, one at a time; sync ones on one thread of the subscriber's; with
+    `subscribe(concurrency=…)` several at a time. `run`
     owns everything; `start` and `async with` run it in a nursery.
     """
 
@@ -43,14 +46,17 @@ class AsyncSubscriber(Declaration):
         mode: Mode = "create_or_attach",
         manual: bool = False,
         bound: int | None = None,
+        flow: FlowGiven = KEEP,
+        concurrency: int = 1,
         listener: Callable[..., object] | None = None,
         batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
         request = check_request(
-            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound
+            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound, flow=flow
         )
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
+        given: dict[Form, Callable[..., object] | None] = {"message": listener, "batch": batch_listener}
+        subscription = self._declare(request, where, given, manual=manual, concurrency=concurrency)
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])
@@ -96,7 +102,7 @@ class AsyncSubscriber(Declaration):
         if runtime is None or ended is None:
             return
         runtime.stop()
-        if trio.lowlevel.current_task() is not runtime.dispatcher.task:
+        if not runtime.dispatcher.is_own_task:
             await ended.wait()
 
     async def __aenter__(self) -> Self:

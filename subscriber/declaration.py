@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from delivery.errors import InvalidRequest
 from delivery.metastore.request import Request
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.listeners import Form, Registered, Where, check_listener, check_where
+from subscriber.listeners import Form, Registered, Where, check_concurrency, check_listener, check_where
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
@@ -86,7 +86,8 @@ class Declaration:
     def on_event(self, call: F) -> F:
         """Call `call(event)` when a subscription changes its state, a push fails or a partition has another owner.
 
-        See Event. On the dispatch thread, between the callbacks for messages; for sync functions alone. What one raises
+        See Event. On the dispatch thread, between the callbacks for messages, or with `concurrency` on the thread of
+        the callback in question, but no two at the same time; for sync functions alone. What one raises
         is logged. Raises InvalidRequest as `listener` does.
         """
         registered = check_listener(call, "message")
@@ -102,13 +103,16 @@ class Declaration:
 
     def _declare(
         self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None], *,
-        manual: bool,
+        manual: bool, concurrency: int,
     ) -> Subscription:  # fmt: skip
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where), manual=manual)
+        made = Subscription(
+            self.name, request, (*self._everywhere, *given), check_where(where), manual=manual,
+            concurrency=check_concurrency(concurrency, manual=manual),
+        )  # fmt: skip
         self.subscriptions[request.queue] = made
         return made
 

@@ -90,6 +90,11 @@ class Holding:
             if not ids:
                 del self._keys[one.key]
 
+    def forget(self, after: int) -> None:
+        """What lies above `after` is not held any more: it comes again."""
+        for number in [number for number in self._unsettled if number > after]:
+            self.settle(number)
+
     def is_next(self, message: Message) -> bool:
         """Whether it is unsettled, and no earlier one of its key is."""
         return message.number in self._unsettled and (

@@ -98,6 +98,15 @@ class PartitionInbox:
         self._failed = self._turn
         return self.end(position)
 
+    def is_failed(self, turn: Turn) -> bool:
+        """Whether a failure ended this turn."""
+        return turn == self._failed
+
+    def forget(self, handled: int) -> None:
+        """Of what lies behind `handled` some was handled and some not: all of it comes again, and counts."""
+        self.position = max(self._floor, handled)
+        self.holding.forget(handled)
+
 
 class Inbox:
     """The partitions of one attached subscription."""

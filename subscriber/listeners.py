@@ -32,6 +32,8 @@ Pass = Callable[[Iterable[Message]], None]
 """Calls one or more listeners with messages; raises ListenerFailed, or Abandoned."""
 
 LISTENERS_MAX = 100
+CONCURRENCY_MAX = 256
+"""Each is a thread."""
 
 
 class Abandoned(Exception):
@@ -90,6 +92,18 @@ def check_where(call: Where | None) -> Where | None:
     if call is not None and check_listener(call, "message").is_async:
         raise InvalidRequest("where must be a sync function: it is asked for every message")
     return call
+
+
+def check_concurrency(number: object, *, manual: bool = False) -> int:
+    """`number` if so many callbacks may run at the same time, which `manual` ones do without. Raises InvalidRequest."""
+    if manual and number != 1:
+        raise InvalidRequest(
+            "with manual acknowledgement concurrency must be 1: listeners only take messages there, and hand them to"
+            " threads or tasks of your own"
+        )
+    if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= CONCURRENCY_MAX:
+        return number
+    raise InvalidRequest(f"concurrency must be a whole number from 1 to {CONCURRENCY_MAX}, not {str(number)[:40]}")
 
 
 def _body(call: object) -> object:

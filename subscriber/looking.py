@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -34,20 +35,26 @@ Frames = list[tuple[FrameType, int]]
 
 
 class Lookout:
-    """Knows which threads are at a push. `awaited` gives the task in which async callbacks run."""
+    """Knows which threads are at a push. `awaited(thread)`: the task of the async callback that a thread waits for."""
 
-    def __init__(self, awaited: Callable[[], trio.lowlevel.Task | None]) -> None:
+    def __init__(self, awaited: Callable[[int], trio.lowlevel.Task | None]) -> None:
         self._awaited = awaited
         self._made = load_idl("subscriber").Running
         self._busy: dict[int, tuple[Place, float]] = {}
 
-    def begin(self, queue: str, partition: int) -> None:
-        """The calling thread is at a push, until it says `end`."""
-        self._busy[threading.get_ident()] = ((queue, partition), time.monotonic())
-
-    def end(self) -> None:
-        """It is not any more."""
-        del self._busy[threading.get_ident()]
+    @contextmanager
+    def at(self, queue: str, partition: int) -> Iterator[None]:
+        """The calling thread is at a push, as long as the context lasts."""
+        thread = threading.get_ident()
+        before = self._busy.get(thread)
+        self._busy[thread] = ((queue, partition), time.monotonic())
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._busy[thread]
+            else:
+                self._busy[thread] = before
 
     async def look(self) -> list[Any]:
         """What runs now, as Running of the IDL. On the trio thread; takes LOOK_SECONDS, to see whether it moves on."""
@@ -79,7 +86,7 @@ class Lookout:
         """Of the thread, and behind them those of the async callback that it waits for."""
         innermost = sys._current_frames().get(thread)  # noqa: SLF001 - the documented name of it
         frames = list(traceback.walk_stack(innermost))[::-1] if innermost is not None else []
-        task = self._awaited()
+        task = self._awaited(thread)
         waits = next((at for at, (frame, _) in enumerate(frames) if _hops(frame)), None)
         return frames if task is None or waits is None else frames[:waits] + list(task.iter_await_frames())
 

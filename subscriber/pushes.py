@@ -48,15 +48,15 @@ def pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterat
         yield from batches(push, after)
         return
     messages: list[Message] = []
-    last_id = after
+    reached = after
     damage: CorruptRecord | None = None
     try:
         for last, part in batches(push, after):
             messages += part
-            last_id = last
+            reached = last
     except CorruptRecord as error:
         damage = error
-    yield last_id, messages
+    yield reached, messages
     if damage is not None:
         raise damage
 

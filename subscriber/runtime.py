@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -23,21 +24,21 @@ from delivery.errors import (
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.state import State as ConnectionState
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
+from delivery.rpc.server import ThriftServer, open_listeners
+from subscriber.attachment import Attachment
 from subscriber.dispatch import Dispatcher
 from subscriber.effects import check_effects
 from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
-from subscriber.service import Attachment, Counters, ListenerCalls, ListenerService
+from subscriber.service import Counters, ListenerCalls, ListenerService
 from subscriber.settings import Settings
 from subscriber.subscription import Event, Subscription
+from subscriber.unwrapping import only_error
 
 log = logging.getLogger(__name__)
 
 EventCallback = Callable[[Event], object]
 
-_IDLE_SECONDS = 86_400.0
-"""A region host keeps its connection also while there is nothing to push."""
 _RENEW_SECONDS = 30.0
 """How often the registration is looked at without any hint."""
 _RENEW_PAUSE_SECONDS = 1.0
@@ -50,10 +51,11 @@ class Runtime:
     _renew_seconds = _RENEW_SECONDS
 
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
-        """`on_event` is called on the dispatch thread."""
+        """`on_event` is called on the threads that call listeners, once at a time."""
         self._settings, self._on_event = settings, on_event
         self._zookeeper, self._registration, self._dispatcher = self._make_parts()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
+        self._telling = threading.RLock()
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
@@ -95,7 +97,7 @@ class Runtime:
         for other in others:  # a name with several addresses: each of them would have another free port
             await other.aclose()
         self._address = (self._settings.registered_address, socket.socket.getsockname()[1])
-        server = ThriftServer([socket], "Listener", ListenerCalls(self._service), _limits(self._settings))
+        server = ThriftServer([socket], "Listener", ListenerCalls(self._service), self._settings.limits)
         try:
             async with socket, trio.open_nursery() as nursery:
                 await hop.run_sync(self._zookeeper.start)
@@ -178,6 +180,8 @@ class Runtime:
             address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
         )
         attachment = Attachment(subscription, plan.record, listener)
+        if subscription.concurrency > 1:
+            attachment.strands = self._dispatcher.strands(subscription.concurrency)
         subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
@@ -185,6 +189,7 @@ class Runtime:
             attachment.record = await hop.run_sync(join)
         except BaseException:
             del self._service.attached[queue]
+            attachment.end()
             raise
         self._registration.watch(queue, listener, partial(self._post, self._hint))
         self._set_state(attachment, "attached")
@@ -249,7 +254,7 @@ class Runtime:
             log.warning("subscriber %s: a listener still runs after %g s; it is left to itself", self._settings.name,
                         self._settings.grace_seconds)  # fmt: skip
         for attachment in self._service.attached.values():
-            attachment.ended = True
+            attachment.end()
             attachment.subscription.state = "stopped"
         self._patterns.stop()
         await hop.run_sync(self._zookeeper.stop)
@@ -260,6 +265,7 @@ class Runtime:
         """One subscription is over. When it was the last, so is `run`."""
         attachment.ended = True
         self._service.resume(attachment)
+        attachment.end()
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         if error is not None and not self._service.attached and not self._patterns:
@@ -283,7 +289,8 @@ class Runtime:
 
     def _tell(self, event: Event) -> None:
         try:
-            self._on_event(event)
+            with self._telling:
+                self._on_event(event)
         except Exception:
             log.exception("a callback for events failed")
 
@@ -305,16 +312,3 @@ class Runtime:
         assert self._token is not None
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(call)
-
-
-def only_error(error: BaseException) -> BaseException:
-    """What a nursery wrapped, if that is one error; a group of several as it is."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _limits(settings: Settings) -> ServerLimits:
-    return ServerLimits(
-        connections_max=settings.connections_max, pipeline_max=settings.waiting_pushes_max, idle_seconds=_IDLE_SECONDS
-    )

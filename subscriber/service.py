@@ -4,13 +4,15 @@
          → `_handle` on the dispatch thread: the inbox, decoding, the listeners
          → back to the trio thread: the reply, in order
 
+With concurrency the partitions are strands of their own, or with order="key" the keys (`abreast`).
+
 Whatever goes wrong with a push is an answer to it; nothing is skipped in silence.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,64 +21,25 @@ import msgspec
 
 from delivery.errors import InvalidRequest, ServiceStopping
 from delivery.ids import MessageId
-from delivery.metastore.records import ListenerRecord, SubscriptionRecord
-from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
-from delivery.telemetry import configured
+from subscriber.attachment import Attachment
 from subscriber.dispatch import Dispatcher
-from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
-from subscriber.inbox import Inbox, PartitionInbox, Status
+from subscriber.inbox import PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
-from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.keyed_push import KeyedPush
+from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.looking import Lookout
-from subscriber.manual import ManualMessage, Unacknowledged, by_hand
+from subscriber.manual import Unacknowledged
 from subscriber.outcomes import Outcome, Reject, Retry
 from subscriber.pushes import Push, Reply, batches, last_id_of, pieces
-from subscriber.subscription import Event, Subscription
-from subscriber.tracing import traced
+from subscriber.subscription import Event
 
 log = logging.getLogger(__name__)
 
 _ERROR_TEXT_MAX = 1000
 _STOPPING = ServiceStopping("the subscriber stops")
-
-
-class Attachment:
-    """A subscription that is registered by this subscriber, and may get pushes."""
-
-    def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
-        self.subscription, self.listener = subscription, listener
-        self.record = record
-        """As it was read last: an operator may change it meanwhile."""
-        self.inbox = Inbox(record.starts)
-        self.ended = False
-        """No listener is called for it any more."""
-        self.waiting: deque[Callable[[], None]] = deque()
-        """Pushes that came while the application wanted none; for the dispatch thread."""
-        self.unacknowledged: dict[int, Unacknowledged] = {}
-        """By partition, when the application acknowledges by hand."""
-        self._made_for = (subscription.listeners, record.retry)
-        self._calls: Calls | None = None
-        self.telemetry = configured()
-
-    def calls(self, dispatcher: Dispatcher) -> Calls:
-        """The listeners as they stand now."""
-        listeners, retry = self.subscription.listeners, self.record.retry
-        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
-            check_effects(listeners, self.record, manual=self.subscription.manual)
-            called: Sequence[Registered] = listeners
-            if self.subscription.manual:
-                called = [by_hand(one, self._deliver) for one in called]
-            if self.telemetry is not None:
-                called = traced(self.telemetry, self.subscription.name, called)
-            self._calls = Calls(called, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
-            self._made_for = (listeners, retry)
-        return self._calls
-
-    def _deliver(self, message: Message) -> ManualMessage:
-        return self.unacknowledged[message.partition].deliver(message)
 
 
 class Counters(msgspec.Struct):
@@ -106,11 +69,12 @@ class ListenerService:
 
     def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
-        self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
+        self._name, self.dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
-        self._lookout = Lookout(lambda: dispatcher.task)
+        self.lookout = Lookout(dispatcher.task_of)
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
+        self._counting = threading.Lock()
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
@@ -123,18 +87,31 @@ class ListenerService:
             raise InvalidRequest("a push lacks one of its fields")
         attachment = self.attached.get(push.queue) if push.subscription == self._name else None
         if attachment is None:
-            return _ready(self._answer(Status.UNKNOWN, push.after))
+            return _ready(self.answer(Status.UNKNOWN, push.after))
         inbox = attachment.inbox.arrive(push.partition, (push.epoch, push.run))
         if isinstance(inbox, Status):
-            return _ready(self._answer(inbox, push.after))
+            return _ready(self.answer(inbox, push.after))
         answer: Promise[object] = Promise()
         job = partial(self._do, attachment, inbox, push, answer)
-        self._dispatcher.submit(partial(self._dispatch, attachment, job))
+        strands, partition = attachment.strands, push.partition
+        if strands is not None:
+            abreast = attachment.abreast(partition, inbox)
+            if abreast is not None:
+                job = partial(abreast.take, KeyedPush(self, attachment, inbox, push, job, answer))
+            job = partial(strands.submit, partition, job)
+        self._take_up(attachment, partial(self._dispatch, attachment, job))
         return answer
 
     def resume(self, attachment: Attachment) -> None:
         """Go on with pushes that wait, if they are wanted now or the attachment is over; from any thread."""
-        self._dispatcher.submit(partial(self._resume, attachment))
+        self._take_up(attachment, partial(self._resume, attachment))
+
+    def _take_up(self, attachment: Attachment, job: Callable[[], None]) -> None:
+        """Have `job` done after all of the subscription's before it, and no later for what other ones do."""
+        if attachment.strands is None:
+            self.dispatcher.submit(job)
+        else:
+            attachment.strands.submit(None, job)
 
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
@@ -144,13 +121,13 @@ class ListenerService:
         """What its callbacks do, for who knows the token."""
         if not token or token != self._hello(queue, subscription):
             return []
-        found = await self._lookout.look()
+        found = await self.lookout.look()
         if not self.attached[queue].subscription.delivering:
             more = {"name": "", "partition": 0, "message": 0, "seconds": 0.0, "moving": False, "stack": ""}
             found.append(self._idl.Running(queue=queue, held=True, **more))
         return found
 
-    # -- on the dispatch thread
+    # -- on the dispatch thread, or those of the subscription
 
     def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
         """Do the job of a push now, or when the application wants it; in order of arrival."""
@@ -177,61 +154,68 @@ class ListenerService:
         if self.stopping:
             result = _STOPPING
         elif attachment.ended:
-            result = self._answer(Status.UNKNOWN, push.after)
+            result = self.answer(Status.UNKNOWN, push.after)
         else:
             if attachment.subscription.manual:
                 attachment.unacknowledged.setdefault(push.partition, Unacknowledged())
-            self._lookout.begin(push.queue, push.partition)
             try:
-                result = self._handle(attachment, inbox, push)
+                with self.lookout.at(push.queue, push.partition):
+                    result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
-            finally:
-                self._lookout.end()
-            if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
-                acknowledged = result.status == Status.OK
-                attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
+            self.settled(attachment, push, result)
             if attachment.subscription.manual and result.status in (Status.OK, Status.FAILED):
                 unacknowledged = attachment.unacknowledged[push.partition]
                 unacknowledged.settle(push, result, partial(self._give, answer, result), repeated=inbox.repeats)
                 return
-        self._dispatcher.post(partial(answer.give, result))
+        self.dispatcher.post(partial(answer.give, result))
+
+    def settled(self, attachment: Attachment, push: Push, result: Reply) -> None:
+        """A push has been answered: trace it, where that is wanted."""
+        if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
+            acknowledged = result.status == Status.OK
+            attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
 
     def _give(self, answer: Promise[object], result: Reply, acknowledged: bool) -> None:
-        self._dispatcher.post(partial(answer.give, result if acknowledged else _STOPPING))
+        self.dispatcher.post(partial(answer.give, result if acknowledged else _STOPPING))
 
-    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
+    def begin_push(self, inbox: PartitionInbox, push: Push) -> Status | int:
+        """See PartitionInbox.begin; tells of a move, and counts what is not to be handled."""
         parked = [(one.id, one.key) for one in push.parked or ()]
         begin = inbox.begin((push.epoch, push.run), push.after, push.moves or 0, parked, retry=bool(push.again))
         if inbox.moved_from is not None:
             self._moved(push, inbox.moved_from)
         if isinstance(begin, Status):
-            self._count(begin)
-            return self._answer(begin, push.after)
+            self.count("stale" if begin is Status.STALE else "skipped")
+        return begin
+
+    def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
+        begin = self.begin_push(inbox, push)
+        if isinstance(begin, Status):
+            return self.answer(begin, push.after)
         position, holding = begin, inbox.holding
         try:
-            calls = attachment.calls(self._dispatcher)
+            calls = attachment.calls(self.dispatcher)
             if push.again:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key"
-            for end, messages in pieces(push, begin, whole=calls.whole):
+            for last, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
-                    call_by_key(calls, holding, messages, partial(self._note, push))
+                    call_by_key(calls, holding, messages, partial(self.note, push))
                 elif holding:
                     calls.run(list(holding.free(messages)))
                 else:
                     calls.run(messages)
-                position = max(position, end)
+                position = max(position, last)
         except ListenerFailed as failure:
-            return self._failed(inbox, push, failure.handled, failure.__cause__ or failure, self._unhandled(failure))
+            return self.failed(inbox, push, failure)
         except Abandoned:
             raise
         except Exception as error:  # noqa: BLE001 - a CorruptRecord, or a defect here, which must not stall in silence
-            unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
-            return self._failed(inbox, push, position, error, unreadable)
-        self.counters.pushes += 1
+            return self.unreadable(inbox, push, position, error)
+        self.count("pushes")
         unhandled = holding.between(push.after, last_id_of(push)) if holding else ()
-        return self._answer(Status.OK, inbox.end(position), unhandled)
+        return self.answer(Status.OK, inbox.end(position), unhandled)
 
     def _retried(self, calls: Calls, holding: Holding, push: Push) -> object:
         """The answer to a push of parked messages."""
@@ -239,9 +223,9 @@ class ListenerService:
             holding.settle(number)
         failures: list[Unhandled] = []
         for _, messages in batches(push, -1):
-            failures += call_again(calls, holding, messages, partial(self._note, push))
-        self.counters.pushes += 1
-        return self._answer(Status.OK, push.after, failures)
+            failures += call_again(calls, holding, messages, partial(self.note, push))
+        self.count("pushes")
+        return self.answer(Status.OK, push.after, failures)
 
     def _moved(self, push: Push, former: int) -> None:
         log.info("subscription %s on %s/%d comes from another owner: epoch %d after %d", self._name, push.queue,
@@ -249,23 +233,31 @@ class ListenerService:
         moved = Event("moved", push.queue, partition=push.partition, former_epoch=former, epoch=push.epoch)
         self._on_event(moved)
 
-    def _failed(
+    def failed(self, inbox: PartitionInbox, push: Push, failed: ListenerFailed) -> object:
+        """The answer to a push that a listener ended its run at."""
+        return self._ended_run(inbox, push, failed.handled, failed.__cause__ or failed, self._unhandled(failed))
+
+    def unreadable(self, inbox: PartitionInbox, push: Push, position: int, error: Exception) -> object:
+        """The answer to a push that cannot be read behind `position`."""
+        unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
+        return self._ended_run(inbox, push, position, error, unreadable)
+
+    def _ended_run(
         self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException, unhandled: Unhandled
     ) -> object:  # fmt: skip
-        """The answer to a push that ended its run."""
         held = inbox.holding.between(push.after, handled) if inbox.holding else []
         position = inbox.fail(handled)
         self._tell_failed(push, unhandled, error)
-        return self._answer(Status.FAILED, position, [*held, unhandled])
+        return self.answer(Status.FAILED, position, [*held, unhandled])
 
-    def _note(self, push: Push, failed: ListenerFailed) -> Unhandled:
+    def note(self, push: Push, failed: ListenerFailed) -> Unhandled:
         """A message that was not handled, while the run goes on."""
         unhandled = self._unhandled(failed)
         self._tell_failed(push, unhandled, failed.__cause__ or failed)
         return unhandled
 
     def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
-        self.counters.failed += 1
+        self.count("failed")
         trace = None if isinstance(error, Outcome) else error
         log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
                     MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
@@ -279,13 +271,13 @@ class ListenerService:
             kind = REJECTED
         return Unhandled(failed.first, failed.message.key, kind, after_ms, _described(error), failed.last)
 
-    def _count(self, status: Status) -> None:
-        if status is Status.STALE:
-            self.counters.stale += 1
-        else:
-            self.counters.skipped += 1
+    def count(self, field: str) -> None:
+        """One more of what the counter of that name counts; from any thread."""
+        with self._counting:
+            setattr(self.counters, field, getattr(self.counters, field) + 1)
 
-    def _answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+    def answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+        """A PushReply."""
         failures = [
             self._idl.Failure(
                 id=one.id, last=one.last or one.id, kind=one.kind, afterMs=one.after_ms, error=one.error, key=one.key

@@ -11,7 +11,10 @@ import msgspec
 
 from delivery.errors import ConfigError
 from delivery.model import check_name
+from delivery.rpc.serving import ServerLimits
 
+_IDLE_SECONDS: Final = 86_400.0
+"""A region host keeps its connection also while there is nothing to push."""
 ZOOKEEPER_DEFAULT: Final = "127.0.0.1:2181"
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on here, but recognised
 
@@ -40,8 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long after a crash ZooKeeper still shows this subscriber as attached. A restart need not wait for it."""
     connections_max: int = 256
     """Region hosts, one connection each and subscription; more are closed at once."""
-    waiting_pushes_max: int = 64
-    """Pushes of one connection that are not answered yet; the next is not read before one is."""
+    waiting_pushes_max: int = 1000
+    """Pushes of one connection that are not answered yet; the next is not read before one is, nor while they take 32
+    MiB. Many small ones may wait for one partition, and must not keep those of others from being read."""
 
     def check(self) -> Settings:
         """These settings if all can be used. Raises InvalidRequest for the names, ConfigError for everything else."""
@@ -67,6 +71,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The name in groups: the given one, or this machine's name with something that no other has."""
         machine = re.sub(r"[^A-Za-z0-9_-]", "", socket.gethostname().partition(".")[0])[:40]
         return self.member or f"{machine or 'member'}-{secrets.token_hex(4)}"
+
+    @property
+    def limits(self) -> ServerLimits:
+        """Of what region hosts ask of it."""
+        return ServerLimits(
+            connections_max=self.connections_max, pipeline_max=self.waiting_pushes_max, idle_seconds=_IDLE_SECONDS,
+            in_order=False,
+        )  # fmt: skip
 
     @property
     def registered_address(self) -> str:

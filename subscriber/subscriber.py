@@ -14,11 +14,12 @@ import trio
 from delivery.errors import Closed, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
+from delivery.metastore.flow import FlowGiven
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
 from subscriber.declaration import Declaration
-from subscriber.listeners import Where
+from subscriber.listeners import Form, Where
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -40,9 +41,9 @@ class Subscriber(Declaration):
         subscriber.run()
 
     Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
-    run in its own trio loop. Delivery is at least once: a message whose listener raised or returned Retry, and what was
-    not acknowledged before a crash, comes again. Whoever starts it stops it, or uses `with` or `run`. Its methods may
-    be called from any thread.
+    run in its own trio loop. `subscribe(concurrency=…)` has several run at the same time. Delivery is at least once: a
+    message whose listener raised or returned Retry, and what was not acknowledged before a crash, comes again. Whoever
+    starts it stops it, or uses `with` or `run`. Its methods may be called from any thread.
     """
 
     _thread: threading.Thread | None = None
@@ -55,7 +56,7 @@ class Subscriber(Declaration):
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
         retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach", manual: bool = False,
-        bound: int | None = None,
+        bound: int | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -74,15 +75,21 @@ class Subscriber(Declaration):
         attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode
         "create" it must not be there yet, with "attach" it must. With `manual` listeners get a ManualMessage, which is
         handled when its `ack` was called, and not when they return. `bound` says that only so many of the newest
-        messages of a partition matter, and those before them are left out (0: all; None leaves that as it is). The
-        subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        messages of a partition matter, and those before them are left out (0: all; None leaves that as it is).
+
+        `flow` limits how fast messages come (docs/flow.md): a Flow, or a mapping of those of its fields that are to
+        change. With `concurrency` above 1 so many callbacks of this subscription run at the same time: each partition,
+        or with `RetryPolicy(order="key")` each key, still one message after another.
+
+        The subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
         `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place
         and a hint), and then what `start` raises.
         """
         request = check_request(
-            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound
+            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound, flow=flow
         )
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
+        given: dict[Form, Callable[..., object] | None] = {"message": listener, "batch": batch_listener}
+        subscription = self._declare(request, where, given, manual=manual, concurrency=concurrency)
         runtime = self._runtime
         if runtime is not None:
             try:

@@ -56,7 +56,7 @@ class Subscription:
 
     def __init__(
         self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None, *,
-        manual: bool = False,
+        manual: bool = False, concurrency: int = 1,
     ) -> None:  # fmt: skip
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""
@@ -70,6 +70,8 @@ class Subscription:
         """What messages must fulfil for the listeners to be called."""
         self.manual = manual
         """Whether a message counts as handled when the application acknowledges it, not when its listeners return."""
+        self.concurrency = concurrency
+        """How many callbacks may run at the same time."""
         self.parts: dict[str, Subscription] = {}
         """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
         self.delivering = True
@@ -89,7 +91,8 @@ class Subscription:
         """Call `call(message)` for each message; gives `call` back, so that it serves as a decorator.
 
         A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
-        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time. An exception
+        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time, but for its
+        subscriptions with `concurrency`, which have threads of their own, and a task for each call. An exception
         means that the message was not handled, and so does Retry or Reject, returned or raised: docs/retries.md says
         what follows. Raises InvalidRequest when it cannot be called with one positional argument.
         """

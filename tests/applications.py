@@ -46,7 +46,14 @@ class World(ABC):
 
     def until_acknowledged(self, subscription: str = "billing") -> None:
         """Nothing waits any more, and that is written down."""
-        self.until(lambda: self.client.subscription_info(self.queue_name, subscription).lag == 0, "all is acknowledged")
+
+        def saved() -> bool:
+            info = self.client.subscription_info(self.queue_name, subscription)
+            positions = self.client.create_snapshot(self.queue_name, subscription, "now", dry_run=True).positions
+            ends = {one.partition: one.end for one in info.partitions}
+            return info.lag == 0 and all(one.position == ends[number] for number, one in positions.items())
+
+        self.until(saved, "all is acknowledged, and that is saved")
 
 
 class KitWorld(World):

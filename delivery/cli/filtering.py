@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from delivery.cli import options, retrying
+from delivery.cli import flowing, options, retrying
 from delivery.cli.output import show_json
 
 if TYPE_CHECKING:
     from delivery.client import Explained
     from delivery.filters.explaining import Part
+    from delivery.metastore.records import SubscriptionRecord
 
 NoFilter = Annotated[bool, typer.Option("--no-filter", help="Take the filter away.")]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Take messages of all topics.")]
@@ -45,14 +46,19 @@ def update(
     no_filter: NoFilter = False,
     retry: retrying.Retry = None,
     bound: options.Bound = None,
+    messages_per_second: flowing.MessagesPerSecond = None,
+    bytes_per_second: flowing.BytesPerSecond = None,
+    window_messages: flowing.WindowMessages = None,
+    window_bytes: flowing.WindowBytes = None,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
-    """Change what a subscription takes, and what becomes of messages that are not handled. What is not named stays.
+    """Change what a subscription takes, how fast, and what becomes of messages that are not handled.
 
-    A running delivery follows at once; its subscriber hears of another order or timeout_seconds within half a minute.
-    With --json: {queue, subscription, updated, topics, filter, retry, bound}.
+    What is not named stays. A running delivery follows at once; its subscriber hears of another order or
+    timeout_seconds within half a minute. With --json: {queue, subscription, updated, topics, filter, retry, bound,
+    flow}.
     """
     from delivery.client import connect
     from delivery.filters import KEEP
@@ -60,23 +66,26 @@ def update(
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
     changes = retrying.asked(retry)
-    if not topics and not all_topics and filter is None and not no_filter and not changes and bound is None:
+    flow = flowing.given(
+        messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
+        window_bytes=window_bytes,
+    )  # fmt: skip
+    filters = topics or all_topics or filter is not None or no_filter
+    if not filters and not changes and not flow and bound is None:
         raise typer.BadParameter(
-            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry or --bound"
+            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound or a limit"
         )
     new_topics = None if all_topics else topics or KEEP
     new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
         now = client.update_subscription(
-            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, dry_run=dry_run
+            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, flow=flow, dry_run=dry_run
         )
     if as_json:
-        rule = None if now.filter is None else msgspec.json.decode(now.filter)
-        done = {"queue": queue, "subscription": name, "updated": not dry_run}
-        changed = {"retry": msgspec.structs.asdict(now.retry), "bound": now.bound}
-        show_json({**done, "topics": list(now.topics), "filter": rule, **changed})
+        show_json({"queue": queue, "subscription": name, "updated": not dry_run, **_preferences(now)})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}; {retrying.described(now.retry)}"
+    says += f"; flow {flowing.described(now.flow)}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
 
 
@@ -105,6 +114,15 @@ def explain(
         return
     for one in found:
         _print(one)
+
+
+def _preferences(now: SubscriptionRecord) -> dict[str, Any]:
+    return {
+        "topics": list(now.topics),
+        "filter": None if now.filter is None else msgspec.json.decode(now.filter),
+        "retry": msgspec.structs.asdict(now.retry),
+        "flow": msgspec.structs.asdict(now.flow),
+    }
 
 
 def _fields(found: Explained) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, bound,
-listener, members, retry, replay, lag, lag_seconds, parked, verdict}` with the filter as a rule, null without one, and
-the listener as `host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`,
-where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy, and `replay` is `{of,
-finished}`, null for what is none. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not
-acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the worst partition, `{name,
-level, since, text, partition}`. `subscription info` adds `partitions`: per partition `{partition, start, position, end,
-lag, lag_bytes, lag_seconds, trend, out, redelivered, parked, delivered, acknowledged, checkpointed, host, member,
-verdict, callback}`, which docs/verdicts.md explains. Numbers that cannot be had now (its host does not answer) are
-null. With `--watch` there is a document in each line.
+listener, members, retry, replay, pause, flow, lag, lag_seconds, parked, verdict}` with the filter as a rule, null
+without one, and the listener as `host:port`, null when none is attached, or those who are are members: `{member,
+listener, partitions}`, where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy,
+`replay` is `{of, finished}`, null for what is none, `pause` is `{since, until}`, null when it is not paused, and `flow`
+has the fields of a Flow, 0 for no limit. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is
+not acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the worst partition,
+`{name, level, since, text, partition}`. `subscription info` adds `partitions`: per partition `{partition, start,
+position, end, lag, lag_bytes, lag_seconds, trend, out, redelivered, parked, delivered, acknowledged, checkpointed,
+host, member, verdict, callback}`, which docs/verdicts.md explains. Numbers that cannot be had now (its host does not
+answer) are null. With `--watch` there is a document in each line.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from delivery.cli import options, retrying
+from delivery.cli import flowing, options, retrying
 from delivery.cli.checking import Check, check
 from delivery.cli.confirming import confirm
 from delivery.cli.filtering import explain, update
 from delivery.cli.output import json_line, moment, show_json, show_lines, tell
 from delivery.cli.parked import parked, release
+from delivery.cli.pausing import pause, resume
 from delivery.cli.replaying import promote, replay
 from delivery.cli.seeking import seek
 from delivery.cli.snapshots import snapshot_app
@@ -40,7 +42,7 @@ subscription_app = typer.Typer(help="Create, list, show, change, move and delete
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module, and `hoot check`."""
-    for command in (seek, replay, promote, update, explain, parked, release):
+    for command in (seek, replay, promote, update, explain, pause, resume, parked, release):
         subscription_app.command()(command)
     subscription_app.add_typer(snapshot_app, name="snapshot")
     app.add_typer(subscription_app, name="subscription")
@@ -60,6 +62,10 @@ def create(
     kind: options.Kind = None,
     bound: options.Bound = None,
     retry: retrying.Retry = None,
+    messages_per_second: flowing.MessagesPerSecond = None,
+    bytes_per_second: flowing.BytesPerSecond = None,
+    window_messages: flowing.WindowMessages = None,
+    window_bytes: flowing.WindowBytes = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -72,10 +78,14 @@ def create(
     from delivery.metastore.groups import check_kind
 
     first, chosen = options.first(start, "--from"), options.chosen(partitions)
+    flow = flowing.given(
+        messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
+        window_bytes=window_bytes,
+    )  # fmt: skip
     with connect(zookeeper) as client:
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
-            kind=check_kind(kind or "exclusive"), bound=bound or 0,
+            kind=check_kind(kind or "exclusive"), bound=bound or 0, flow=flow,
         )  # fmt: skip
     if as_json:
         show_json({

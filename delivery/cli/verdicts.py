@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from delivery.cli import flowing, pausing
 from delivery.cli.members import member_lines
 from delivery.cli.output import NOTHING, Column, age, field_lines, moment, number, size, span, table_lines
 from delivery.cli.retrying import described
@@ -32,7 +33,7 @@ def list_lines(found: Sequence[SubscriptionInfo]) -> list[str]:
     """Subscriptions, one a line, each with its worst partition's verdict."""
     columns = [
         Column("queue"), Column("subscription"), Column("partitions", "right"), Column("topics"), Column("kind"),
-        Column("attached"),
+        Column("attached"), Column("paused"),
         Column("lag", "right"), Column("behind", "right"), Column("verdict"),
     ]  # fmt: skip
     return table_lines(columns, [_row(one) for one in found])
@@ -52,6 +53,8 @@ def info_lines(found: SubscriptionInfo) -> list[str]:
         ("not handled", described(found.retry)),
         *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
           if found.replay else []),
+        ("paused", pausing.described(found.pause)),
+        ("flow", flowing.described(found.flow)),
     ])  # fmt: skip
     columns = [
         Column("partition", "right"), Column("position", "right"), Column("end", "right"), Column("lag", "right"),
@@ -107,7 +110,8 @@ def _row(found: SubscriptionInfo) -> list[str]:
     attached = found.listener or NOTHING
     if found.kind != "exclusive":
         attached = f"{len(found.attached)} members"
-    return [found.queue, found.subscription, partitions, topics, found.kind, attached, *progress]
+    paused = pausing.described(found.pause) if found.pause else NOTHING
+    return [found.queue, found.subscription, partitions, topics, found.kind, attached, paused, *progress]
 
 
 def list_fields(found: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -131,6 +135,8 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "members": [msgspec.structs.asdict(one) for one in found.members],
         "retry": msgspec.structs.asdict(found.retry),
         "replay": None if found.replay is None else {"of": found.replay.of, "finished": found.finished},
+        "pause": pausing.pause_fields(found.pause),
+        "flow": msgspec.to_builtins(found.flow),
         "lag": found.lag,
         "lag_seconds": _rounded(found.lag_seconds),
         "parked": found.parked,

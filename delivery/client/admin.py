@@ -13,6 +13,7 @@ from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
+from delivery.client.pausing import Pausing
 from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
 from delivery.client.snapshots import Snapshots
@@ -61,6 +62,7 @@ class Admin:
         self._looking = Looking(catalog, owners, calls)
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
+        self.pausing = Pausing(catalog)
         self.replays = Replays(catalog, calls, self._positions)
         self._filtering = Filtering(catalog, calls)
 

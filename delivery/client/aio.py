@@ -162,6 +162,14 @@ class AsyncClient:
         """See Client.update_subscription."""
         return await hop(self._client.update_subscription, queue, name, **preferences)
 
+    async def pause(self, queue: str, name: str, **end: Any) -> SubscriptionRecord:  # noqa: ANN401
+        """See Client.pause."""
+        return await hop(self._client.pause, queue, name, **end)
+
+    async def resume(self, queue: str, name: str) -> SubscriptionRecord:
+        """See Client.resume."""
+        return await hop(self._client.resume, queue, name)
+
     async def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """See Client.explain."""
         return await hop(self._client.explain, queue, name, message, partition)

@@ -15,6 +15,7 @@ from delivery.filters.explaining import Part, explain, row_of
 from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.flow import FlowGiven, changed_flow
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
@@ -37,7 +38,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None
+    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven
 ) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
     wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
@@ -48,6 +49,7 @@ def change(
         filter=kept(wanted_filter, record.filter),
         retry=changed_policy(record.retry, wanted_retry, record.queue, record.name),
         bound=record.bound if bound is None else bound,
+        flow=changed_flow(flow, record.flow),
     )
 
 

@@ -18,6 +18,7 @@ from delivery.dispatch.verdict import Limits, Verdict, verdict
 from delivery.errors import HootError
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.flow import Flow, Pause, lasting
 from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryPolicy
@@ -68,6 +69,9 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     members: tuple[Member, ...]
     """Of a group, by name."""
     retry: RetryPolicy
+    pause: Pause | None
+    """None when it is not paused, or no longer."""
+    flow: Flow
     partitions: tuple[SubscribedPartition, ...]
     replay: Replay | None = None
     """What of, if it is a replay; `end` and lags are those of its stretch then."""
@@ -131,7 +135,8 @@ class Looking:
             partitions.append(_subscribed(start, seen, verdict(seen, limits)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
+            record.kind, listener, members_of(record, attached), record.retry,
+            lasting(record.pause, wall.ms()), record.flow, tuple(partitions), record.replay,
             _is_over(record.replay, partitions), record.bound,
         )  # fmt: skip
 

@@ -118,5 +118,5 @@ def shadow_of(
     wanted = kept(filter_asked(filter_), record.filter)
     return msgspec.structs.replace(
         record, name=into, created_ms=now_ms, starts={one.partition: int(one.after) for one in stretches},
-        filter=wanted, newest={}, holders={}, moves=0, released_ms=0, replay=replay,
+        filter=wanted, newest={}, holders={}, moves=0, released_ms=0, replay=replay, pause=None,
     )  # fmt: skip

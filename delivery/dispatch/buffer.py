@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import trio
 
+from delivery.dispatch.cutting import UNBOUNDED, Rest
+
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
     """Scanned batches on their way out. `data` is empty where a filter took everything: only the position moves."""
@@ -25,12 +27,15 @@ class Buffer:
 
     def __init__(
         self, messages_max: int, bytes_max: int, on_filled: Callable[[], None],
-        cut: Callable[[Piece], Iterable[Piece]] | None = None,
+        cut: Callable[[Piece], Iterable[Piece]] | None = None, after: int = -1,
     ) -> None:  # fmt: skip
-        """`on_filled` is called when a piece was added; with `cut` each is cut before that."""
-        self._cut = cut
+        """`on_filled` is called when a piece was added; with `cut` each is cut before that.
+
+        `after` is where the run begins: a part of a piece has only messages behind it.
+        """
+        self._cut, self._after = cut, after
         self._limits = (messages_max, bytes_max)
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[Piece | Rest] = deque()
         self._messages = self._bytes = 0
         self._room = trio.lowlevel.ParkingLot()
         self._on_filled = on_filled
@@ -40,10 +45,13 @@ class Buffer:
         """Messages waiting."""
         return self._messages
 
-    @property
-    def first(self) -> Piece | None:
-        """The oldest piece, which stays; None without any."""
-        return self._pieces[0] if self._pieces else None
+    def first(self, messages_max: float = UNBOUNDED, bytes_max: float = UNBOUNDED) -> Piece | None:
+        """The oldest piece, which stays, cut so that it has about so many messages and bytes at most; None without."""
+        if not self._pieces:
+            return None
+        piece = self._pieces[0]
+        fits = piece.messages <= 1 or (piece.messages <= messages_max and len(piece.data) <= bytes_max)
+        return piece if isinstance(piece, Piece) and fits else self._cut_first(messages_max, bytes_max)
 
     @property
     def is_full(self) -> bool:
@@ -60,7 +68,7 @@ class Buffer:
     def add(self, piece: Piece) -> None:
         """Add a piece; the buffer must not be full."""
         for part in (piece,) if self._cut is None else self._cut(piece):
-            if self._pieces and not part.data and not self._pieces[-1].data:
+            if self._pieces and not part.data and not self._pieces[-1].messages:
                 self._pieces.pop()  # else a filter that takes nothing fills the memory behind a full window
             self._pieces.append(part)
         self._messages += piece.messages
@@ -68,9 +76,25 @@ class Buffer:
         self._on_filled()
 
     def take(self) -> Piece:
-        """Remove the oldest piece; there must be one."""
+        """Remove the oldest piece, which `first` has given."""
         piece = self._pieces.popleft()
+        assert isinstance(piece, Piece)
         self._messages -= piece.messages
         self._bytes -= len(piece.data)
         self._room.unpark()
         return piece
+
+    def _cut_first(self, messages_max: float, bytes_max: float) -> Piece:
+        found = self._pieces.popleft()
+        rest = found if isinstance(found, Rest) else Rest(found.data, found.messages, found.last_id, self._after)
+        before = rest.messages
+        data, messages, end = rest.take(messages_max, bytes_max)
+        self._messages -= before - rest.messages - messages
+        if rest.messages:
+            self._pieces.appendleft(rest)
+        else:
+            self._bytes -= len(rest.data)
+        part = Piece(end if rest.messages else rest.last_id, messages, data)
+        self._pieces.appendleft(part)
+        self._bytes += len(data)
+        return part

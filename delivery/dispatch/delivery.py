@@ -15,6 +15,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.gate import Gate
 from delivery.dispatch.link import Connect
 from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
@@ -26,6 +27,7 @@ from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
+from delivery.metastore.flow import seconds_paused
 from delivery.metastore.managers.states import Taken, TakeState
 
 log = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
+        self.gate = Gate()
         self._members = Members(attached, tools.config, tools.connect)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
@@ -141,15 +144,17 @@ class Delivery:
 
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
+        self._regulate()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._members.run)
+            nursery.start_soon(self.gate.run)
             async with trio.open_nursery() as workers:
                 for partition in self.attached.subscription.starts:
                     workers.start_soon(self._serve, partition)
             nursery.cancel_scope.cancel()
 
     def change(self, attached: Attached) -> None:
-        """Go on with other members, or with other partitions for them; only what moves is interrupted.
+        """Go on at another pace, or with other members or partitions for them: only what moves is interrupted.
 
         A member that is there still may end what it has begun before another one gets the partition.
         """
@@ -157,6 +162,16 @@ class Delivery:
         for partition, stays in self._members.change(attached):
             if (worker := self.workers.get(partition)) is not None:
                 worker.recall(self._tools.config.handover_seconds if stays else 0)
+        self._regulate()
+
+    def _regulate(self) -> None:
+        self.gate.pause(seconds_paused(self.attached.subscription.pause, time.time_ns() // 1_000_000))
+        self._share_limits()
+
+    def _share_limits(self) -> None:
+        """Each host has the part of the limits that its partitions are of all: together they keep to the whole."""
+        record = self.attached.subscription
+        self.gate.limit(record.flow, len(self.workers) / len(record.starts))
 
     def drain(self) -> None:
         """Scan no further; `run` ends when the listener has answered what is out."""
@@ -209,11 +224,13 @@ class Delivery:
             return False
         self.troubles.pop(partition, None)
         self.workers[partition], self.serving[partition] = worker, Serving(owned, progress)
+        self._share_limits()
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
                 await worker.run(self._members.way(partition))
         finally:
             del self.workers[partition], self.serving[partition]
+            self._share_limits()
         return moved_on
 
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
@@ -236,7 +253,8 @@ class Delivery:
         position = self._position(key, taken, watermark)
         newest = record.newest.get(key.partition, 0)
         return Begin(
-            position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound
+            position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound,
+            self.gate,
         )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from delivery.metastore.flow import Flow
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 
 SubscriptionKey = tuple[str, str]
@@ -42,7 +43,7 @@ class Steps(msgspec.Struct, frozen=True):
     stop: tuple[SubscriptionKey, ...]
     start: tuple[Attached, ...]
     change: tuple[Attached, ...] = ()
-    """Groups of which nothing but the members and what they hold is another: their deliveries go on."""
+    """Only the members of a group and what they hold have changed, or whether and how fast to deliver: theirs go on."""
 
 
 def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Mapping[str, Attached]]) -> Steps:
@@ -66,10 +67,11 @@ def steps(running: Mapping[SubscriptionKey, Attached], attached: Mapping[str, Ma
 def _goes_on(now: Attached, found: Attached | None) -> bool:
     if found is None or now == found:
         return found is not None
-    return found.subscription.kind != "exclusive" and _lasting(now) == _lasting(found)
+    return _lasting(now) == _lasting(found)
 
 
 def _lasting(attached: Attached) -> Attached:
-    """A group without its members."""
-    subscription = msgspec.structs.replace(attached.subscription, holders={})
-    return msgspec.structs.replace(attached, subscription=subscription, listeners=())
+    """Without what a running delivery can change: its pace, and the members of a group."""
+    subscription = msgspec.structs.replace(attached.subscription, holders={}, flow=Flow(), pause=None)
+    listeners = attached.listeners if subscription.kind == "exclusive" else ()
+    return msgspec.structs.replace(attached, subscription=subscription, listeners=listeners)

@@ -7,7 +7,7 @@ everything behind the message waits, and the next run begins with it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -69,6 +69,13 @@ def checked(failure: Failure, handled: int, last_id: int) -> Failed:
     except (TypeError, ValueError):  # fields that were not sent, or a kind of a later version
         pass
     raise ProtocolError(f"a listener says that {failure} of a push up to {last_id} failed behind {handled}")
+
+
+def failed_in(failures: Sequence[Failure] | None, handled: int, last_id: int) -> Failed:
+    """What ended a run, by a reply that says that something did. Raises ProtocolError."""
+    if not failures:
+        raise ProtocolError(f"a listener failed behind {handled} and does not say at what")
+    return checked(failures[-1], handled, last_id)
 
 
 def pause(policy: RetryPolicy, failures: int, draw: Draw) -> float:

@@ -14,10 +14,11 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.pulse import Counters
 from delivery.dispatch.retrier import Retrier
-from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
+from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked, failed_in
 from delivery.dispatch.target import (
     STATUS_FAILED,
     STATUS_OK,
@@ -27,7 +28,7 @@ from delivery.dispatch.target import (
     More,
     Stream,
     Target,
-)
+)  # fmt: skip
 from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.ids import MessageId
@@ -57,14 +58,14 @@ class _Run(msgspec.Struct, frozen=True):
 class MessageSender:
     """Sends one partition of one subscription. `on_position` hears of every move of the acknowledged position.
 
-    It has no task: `pump` pushes what can be pushed, whenever a piece came, an answer made room, or the connection
-    takes bytes again.
+    It has no task: `pump` pushes what can be pushed, whenever something has changed.
     """
 
     def __init__(
-        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier
+        self, stream: Stream, window: Window, counters: Counters, on_position: Callable[[int], None], retrier: Retrier,
+        outlet: Outlet,
     ) -> None:  # fmt: skip
-        self._stream, self._window, self._counters = stream, window, counters
+        self._stream, self._window, self._counters, self._outlet = stream, window, counters, outlet
         self._on_position, self._retrier = on_position, retrier
         self._first: More | None = None
         """For the first push of a run."""
@@ -80,10 +81,7 @@ class MessageSender:
     def is_held_up(self) -> bool:
         """Whether there is something to push, and window or connection do not take it."""
         run = self._current
-        piece = None if run is None else run.buffer.first
-        if run is None or piece is None:
-            return False
-        return not run.target.ready or not self._window.has_room(piece.messages, len(piece.data))
+        return run is not None and run.buffer.messages > 0 and not (run.target.ready and self._window.has_room(1, 1))
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
@@ -102,14 +100,17 @@ class MessageSender:
             self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
     def pump(self) -> None:
-        """Push what is in the buffer, as far as the window and the connection have room."""
-        while (run := self._current) is not None and (piece := run.buffer.first) is not None:
+        """Push what is in the buffer, as far as window, gate and connection let it."""
+        largest = self._outlet.fit()
+        while (run := self._current) is not None and (piece := run.buffer.first(*largest)) is not None:
             if self._quiet or self._recalling:
                 return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
                 return
-            if piece.data and not self._window.has_room(piece.messages, len(piece.data)):
+            if piece.data and not (
+                self._window.has_room(piece.messages, len(piece.data)) and self._outlet.gate.is_open(self.pump)
+            ):
                 return
             self._send(run.buffer.take(), run.target)
 
@@ -144,12 +145,18 @@ class MessageSender:
         await self.drained()
 
     async def ready(self) -> None:
-        """Return when the connection takes a push, or the run is over."""
+        """Return when connection and gate let a push out, or the run is over."""
         run = self._current
-        while run is not None and not run.target.ready:
+        while run is not None:
             ready = trio.Event()
-            run.target.when_ready(ready.set)
-            await ready.wait()
+            if not run.target.ready:
+                run.target.when_ready(ready.set)
+            elif self._outlet.gate.is_open(ready.set):
+                return
+            try:
+                await ready.wait()
+            finally:
+                self._outlet.gate.forget(ready.set)
 
     def send_again(self, step: SendAgain, data: bytes) -> None:
         """Send a retry push; it is outside of the window."""
@@ -159,6 +166,7 @@ class MessageSender:
         first = self._more_of_first()
         more = More(None if first is None else first.parked, again=True, settled=step.settled)
         self._counters.pushed(self._stream.queue, self._stream.subscription, len(step.ids), len(data))
+        self._outlet.gate.sent(len(step.ids), len(data))
         self._retrier.parking.sent(step)
         try:
             on_answer = partial(self._answered_again, window.run, step)
@@ -179,6 +187,7 @@ class MessageSender:
                 self._on_position(window.position)
             return
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
+        self._outlet.sent(sent)
         self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()
@@ -196,6 +205,7 @@ class MessageSender:
             if answer.failures and not self._park(sent, answer.failures):
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
+            self._outlet.answered(sent)
             self._finish(sent)
             if answer.failures and not self._retries:
                 self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
@@ -292,7 +302,7 @@ class MessageSender:
         try:
             if self._window.fail(sent, answer.position):
                 self._on_position(self._window.position)
-            self.failed = _failed_in(answer, sent)
+            self.failed = failed_in(answer.failures, answer.position, sent.end)
         except ProtocolError as error:
             log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
             self._finish_run(Ending.FRUITLESS)
@@ -307,10 +317,3 @@ class MessageSender:
         if ended is not None:
             ended.end(ending)
         self._changed.unpark_all()
-
-
-def _failed_in(answer: Answer, sent: Sent) -> Failed:
-    """What failed, by a reply that says that something did. Raises ProtocolError."""
-    if not answer.failures:
-        raise ProtocolError(f"a listener failed behind {answer.position} and does not say at what")
-    return checked(answer.failures[-1], answer.position, sent.end)

@@ -14,6 +14,7 @@ from delivery.dispatch.link import Link
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.worker import Parts, SubscriptionWorker
+from delivery.metastore.flow import Pause, lasting
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -59,7 +60,14 @@ def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving,
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
         reading_ms=0 if paced else at.ms(parts.scanner.reading_since), shelving_ms=at.ms(pulse.shelving_since),
         **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(way.link, at),
+        **_paused(record.pause, at),
     )  # fmt: skip
+
+
+def _paused(pause: Pause | None, at: Moment) -> dict[str, Any]:
+    if (found := lasting(pause, at.wall_ms)) is None:
+        return {}
+    return {"paused_ms": found.since_ms, "paused_until_ms": found.until_ms or 0}
 
 
 def _out(parts: Parts, at: Moment) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class Sent(msgspec.Struct, gc=False):
     """At or above `end`: nothing is wanted of what is in between, either."""
     messages: int
     bytes: int
+    at: float = 0.0
+    """When it went out, if anybody wants to know."""
     done: bool = False
 
 
@@ -38,12 +40,12 @@ class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
     __slots__ = (
-        "_bytes", "_bytes_max", "_heard", "_messages", "_messages_max", "_sent", "position", "run", "singly_until",
+        "_bytes", "_heard", "_messages", "_sent", "bytes_max", "messages_max", "position", "run", "singly_until",
         "told",
     )  # fmt: skip
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
-        """`position` is the last checkpoint. The limits bound what a fault can deliver twice.
+        """`position` is the last checkpoint. The limits, which may change, bound what a fault can deliver twice.
 
         `first_run` must be higher than any run that the same listener saw from this epoch.
         """
@@ -52,7 +54,7 @@ class Window:
         self.told = position
         """What the next push follows, as the listener knows it."""
         self.run = first_run
-        self._messages_max, self._bytes_max = messages_max, bytes_max
+        self.messages_max, self.bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
         self._sent: deque[Sent] = deque()
         self.singly_until = 0
@@ -93,7 +95,7 @@ class Window:
             return True
         if self.position < self.singly_until:
             return False
-        return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
+        return self._messages + messages <= self.messages_max and self._bytes + size <= self.bytes_max
 
     def is_first(self, sent: Sent) -> bool:
         """Whether nothing before this push is unanswered."""

@@ -11,11 +11,14 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
+from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.bounding import BoundedSource, Counted
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.gate import Gate
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.newest import NewestSource
+from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.pulse import Counters, Pulse
@@ -70,6 +73,8 @@ class Begin(msgspec.Struct, frozen=True):
     """Up to this id only the newest message of each key is wanted."""
     bound: int = 0
     """Only so many of the newest messages matter; 0 for all."""
+    gate: Gate | None = None
+    """What every push has to pass; None: nothing holds it up."""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -112,7 +117,8 @@ class SubscriptionWorker:
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._pulse = Pulse(counters, self._window, ledger.note)
-        self._sender = MessageSender(stream, self._window, self._pulse, self._pulse.moved, self._retrier)
+        outlet = Outlet(self._window, begin.gate, Adapting(config.window_messages))
+        self._sender = MessageSender(stream, self._window, self._pulse, self._pulse.moved, self._retrier, outlet)
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
@@ -208,7 +214,7 @@ class SubscriptionWorker:
         config, sender = self._config, self._sender
         position, until = self._window.position, self._window.singly_until
         cut = partial(singles, after=position, until=until) if position < until else None
-        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut)
+        buffer = Buffer(config.buffer_messages, config.buffer_bytes, sender.pump, cut, position)
         self._ending = Ending.BROKEN
         with trio.CancelScope() as run:
             self._running = run

@@ -26,6 +26,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from delivery.errors import CorruptRecord
+from delivery.metastore.flow import Flow, Pause
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
@@ -119,6 +120,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where it ends, and its pace, if it is the replay of another subscription."""
     released_ms: int = 0
     """When an operator last released what was parked: hosts look at the states again when it changes."""
+    flow: Flow = Flow()
+    """How fast it is delivered at most."""
+    pause: Pause | None = None
+    """None when it was never paused, or was resumed; one that is over means nothing."""
     kind: Kind = "exclusive"
     """Who may be attached at the same time, and what each of them gets."""
     holders: dict[str, tuple[int, ...]] = {}

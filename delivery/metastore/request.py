@@ -5,8 +5,8 @@ the subscription is registered. A start counts once: a subscription that exists 
 start.
 
 Topics and filter stay as they are where they are left out (`KEEP`), so that what an operator changed in a running
-subscription is not undone by the next start of its program; None means none. So do its kind, where none is given, and
-the fields of its retry policy that are not given; in a mapping, None means the default.
+subscription is not undone by the next start of its program; None means none. So do its kind and its flow, where none is
+given, and the fields of its retry policy that are not given; in a mapping, None means the default.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from delivery.errors import InvalidRequest, SubscriptionExists, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, Keep, TopicsGiven, filter_asked, kept, topics_asked
 from delivery.ids import EARLIEST, LATEST, LATEST_PER_KEY, MessageId, Start, check_start, first_id_at
+from delivery.metastore.flow import Flow, FlowGiven, changed_flow
 from delivery.metastore.groups import Kind, check_kind
 from delivery.metastore.policy import RetryGiven, RetryPolicy, changed_policy, retry_asked
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
@@ -58,6 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """None leaves it as it is, 0 takes it away."""
     kind: Kind | None = None
     """None leaves it as it is."""
+    flow: FlowGiven = KEEP
     mode: Mode = "create_or_attach"
     """Whether it may be there already, and may be new."""
 
@@ -73,6 +75,7 @@ def check_request(  # noqa: PLR0913 - a subscription has so many sides
     kind: str | None = None,
     bound: int | None = None,
     mode: Mode = "create_or_attach",
+    flow: FlowGiven = KEEP,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     if mode not in MODES:
@@ -88,12 +91,13 @@ def check_request(  # noqa: PLR0913 - a subscription has so many sides
     chosen = None if partitions is None else _checked_partitions(partitions)
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
+    changed_flow(flow, Flow())
     return Request(
         queue=_checked_queue(queue, has_partitions=bool(own) or chosen is not None), partitions=chosen,
         start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
-        kind=None if kind is None else check_kind(kind), bound=check_bound(bound),
+        kind=None if kind is None else check_kind(kind), bound=check_bound(bound), flow=flow,
     )  # fmt: skip
 
 
@@ -159,6 +163,8 @@ def new_record(
         moves=0 if found is None else found.moves,
         retry=retry, newest=newest, replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
+        flow=changed_flow(request.flow, Flow() if found is None else found.flow),
+        pause=None if found is None else found.pause,
         kind=request.kind or ("exclusive" if found is None else found.kind),
         bound=request.bound if request.bound is not None else 0 if found is None else found.bound,
         holders={} if found is None else found.holders,

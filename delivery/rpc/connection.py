@@ -1,8 +1,7 @@
-"""A host's trio connection to a listener: many calls under way, replies in the order of the calls."""
+"""A host's trio connection to a listener: many calls under way, replies in any order."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import trio
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.outbox import Outbox, receive_into
-from delivery.rpc.protocol import decode_reply, encode_call, load_idl
+from delivery.rpc.protocol import answered_call, decode_reply, encode_call, load_idl
 
 REPLY_BYTES_MAX = 1 << 20
 """Replies of listeners are small: a token, or a status and an error's text."""
@@ -44,7 +43,8 @@ class Connection:
         self._outbox = Outbox(socket)
         self._kept = trio.lowlevel.ParkingLot()
         self._waiting: dict[Callable[[], None], None] = {}
-        self._sent: deque[_Sent] = deque()
+        self._sent: dict[int, _Sent] = {}
+        """By their sequence numbers, the oldest first."""
         self._seqid = 0
         self._broken = ""
         """Why it cannot be used any more."""
@@ -143,8 +143,7 @@ class Connection:
         self.call_soon("Listener", "push", (push,), on_reply)
 
     def call_soon(self, service: str, method: str, args: tuple[Any, ...], on_reply: Callable[[Any], None]) -> None:
-        """Send a call; `on_reply` is called once, later, on the trio thread, with its result or a HootError; never
-        before those of earlier calls.
+        """Send a call; `on_reply` is called once, later, on the trio thread, with its result or a HootError.
 
         Raises SubscriberUnreachable when the connection is broken before, InvalidRequest for arguments that cannot be
         coded; then `on_reply` is not called. If it breaks later, `on_reply` is told.
@@ -158,7 +157,7 @@ class Connection:
         except OSError as error:
             self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
             raise SubscriberUnreachable(self._broken) from None
-        self._sent.append(_Sent(self._seqid, service, method, on_reply))
+        self._sent[self._seqid] = _Sent(self._seqid, service, method, on_reply)
         if self._outbox.waiting:
             self._kept.unpark_all()
 
@@ -202,17 +201,17 @@ class Connection:
     def _dispatch(self, frame: memoryview) -> None:
         if not self._sent:
             raise ProtocolError("a reply without a call")
-        oldest = self._sent[0]
-        reply = decode_reply(oldest.service, oldest.method, oldest.seqid, frame)
-        self._sent.popleft()
-        oldest.on_reply(reply)
+        sent = self._sent.get(answered_call(frame)) or next(iter(self._sent.values()))
+        reply = decode_reply(sent.service, sent.method, sent.seqid, frame)
+        del self._sent[sent.seqid]
+        sent.on_reply(reply)
 
     def _break(self, why: str) -> None:
         """Fail every call that has no reply, and all later ones; only the first reason counts. Who waits is told."""
         self._broken = self._broken or why
         self._socket.close()
-        unanswered, self._sent = self._sent, deque()
-        for sent in unanswered:
+        unanswered, self._sent = self._sent, {}
+        for sent in unanswered.values():
             sent.on_reply(SubscriberUnreachable(self._broken))
         waiting, self._waiting = self._waiting, {}
         for tell in waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import trio
@@ -36,6 +37,15 @@ class Pipeline(Generic[Item]):
         """Add an item; there must be room."""
         self._items.append((item, size))
         self._bytes += size
+
+    def promote(self, chosen: Callable[[Item], bool]) -> None:
+        """Make the oldest item that is `chosen` the first, if there is one."""
+        for place, (item, _) in enumerate(self._items):
+            if chosen(item):
+                found = self._items[place]
+                del self._items[place]
+                self._items.appendleft(found)
+                return
 
     def drop_first(self) -> None:
         """Remove the oldest item."""

@@ -6,6 +6,7 @@ arguments of a call, or the outcome of it, in which field 0 is the result and fi
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ __all__ = [
     "FRAME_BYTES_MAX",
     "Call",
     "Frame",
+    "answered_call",
     "decode_call",
     "decode_reply",
     "encode_call",
@@ -35,6 +37,7 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 """The default limit of one frame, as Apache Thrift's; it holds the largest batch."""
 _ERROR_TEXT_MAX: Final = 4000
 _METHOD_NAME_MAX: Final = 200
+_INT: Final = struct.Struct(">i")
 
 Frame = tuple[list[Part], int]
 """A frame to send: its parts, its length in front, and how many bytes they are together."""
@@ -99,6 +102,15 @@ def encode_refusal(
     """Thrift's general exception as the reply to a call."""
     refusal = TApplicationException(kind, text)
     return _frame(TMessageType.EXCEPTION, call.method, call.seqid, refusal, FRAME_BYTES_MAX)
+
+
+def answered_call(frame: memoryview) -> int:
+    """The sequence number in a reply, by which to find its call; 0 when there is none."""
+    try:
+        length = _INT.unpack_from(frame, _INT.size)[0]
+        return int(_INT.unpack_from(frame, 2 * _INT.size + length)[0]) if length >= 0 else 0
+    except struct.error:
+        return 0
 
 
 def decode_reply(service: str, method: str, seqid: int, frame: memoryview) -> Any:

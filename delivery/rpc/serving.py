@@ -43,6 +43,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """Without any call under way."""
     write_seconds: float = 30.0
     """For one reply."""
+    in_order: bool = True
+    """Replies go out in the order of the calls; else as soon as they are there."""
 
 
 class Counters(msgspec.Struct):
@@ -72,6 +74,10 @@ class Reply:
 
 Begin = Callable[[memoryview, Callable[[], None]], Reply]
 """Takes a frame; calls the second argument when it has set a reply's frame later."""
+
+
+def _is_there(reply: Reply) -> bool:
+    return reply.frame is not None or reply.work is not None
 
 
 class ServedConnection:
@@ -148,7 +154,7 @@ class ServedConnection:
     def _send_ready(self) -> None:
         """Send the replies whose turn has come. What takes waiting is left to the replier."""
         pipeline, outbox = self._pipeline, self._outbox
-        while (reply := pipeline.first) is not None and reply.frame and not outbox.waiting:
+        while (reply := self._next()) is not None and reply.frame and not outbox.waiting:
             try:
                 outbox.send(reply.frame)
             except OSError as error:
@@ -159,9 +165,17 @@ class ServedConnection:
         if outbox.waiting or reply is None or reply.work is not None:
             self._replier.unpark_all()
 
+    def _next(self) -> Reply | None:
+        """The reply whose turn it is."""
+        first = self._pipeline.first
+        if first is not None and not self._limits.in_order and not _is_there(first):
+            self._pipeline.promote(_is_there)
+            return self._pipeline.first
+        return first
+
     async def _reply(self) -> None:
         while self._outbox.waiting or len(self._pipeline) or not self._read_all:
-            reply = self._pipeline.first
+            reply = self._next()
             if self._outbox.waiting:
                 await self._flush()
             elif reply is not None and reply.frame:

@@ -18,10 +18,11 @@ from delivery.testing.znodes import MemorySession
 from subscriber.dispatch import Dispatcher, Job
 from subscriber.listeners import AsyncCall
 from subscriber.registration import SubscriberZooKeeper
-from subscriber.runtime import EventCallback, Runtime, only_error
+from subscriber.runtime import EventCallback, Runtime
 from subscriber.settings import Settings
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Subscription
+from subscriber.unwrapping import only_error
 
 
 class World(Protocol):

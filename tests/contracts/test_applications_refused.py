@@ -178,7 +178,7 @@ def all_there_is(world: World) -> object:
         client.queue_record(queue),
         [(part.messages, part.last) for part in client.queue_info(queue).partitions],
         client.subscriptions(queue),
-        client.subscription_info(queue, "billing"),
+        [(part.position, part.lag) for part in client.subscription_info(queue, "billing").partitions],
         client.update_subscription(queue, "billing", dry_run=True),
     )
 

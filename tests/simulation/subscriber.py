@@ -21,10 +21,11 @@ from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call as ThriftCall, load_idl
+from subscriber.attachment import Attachment
 from subscriber.inbox import Inbox, Turn
 from subscriber.listeners import Abandoned, check_listener
 from subscriber.registration import Plan, SubscriberZooKeeper
-from subscriber.service import Attachment, ListenerService
+from subscriber.service import ListenerService
 from subscriber.subscription import Subscription
 from tests.simulation.kernel import Call, Kernel
 from tests.simulation.machine import Crashed, Machine, here

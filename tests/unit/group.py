@@ -19,8 +19,9 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber import Event, Subscription
+from subscriber.attachment import Attachment
 from subscriber.listeners import check_listener
-from subscriber.service import Attachment, ListenerService
+from subscriber.service import ListenerService
 from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
 
 Handle = Callable[[Message], object]
@@ -43,7 +44,7 @@ class Member:
             self._calls += 1
             return handle(message)
 
-        here = SimpleNamespace(submit=self._jobs.append, post=lambda job: job(), hop=None)
+        here = SimpleNamespace(submit=self._jobs.append, post=lambda job: job(), hop=None, task_of=None)
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
         subscription = Subscription("mail", request, (check_listener(counting, "message"),))

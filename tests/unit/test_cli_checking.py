@@ -12,6 +12,7 @@ from delivery.client import SubscribedPartition, SubscriptionInfo
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import verdict
 from delivery.ids import MessageId
+from delivery.metastore.flow import Flow
 from delivery.metastore.policy import RetryPolicy
 
 NOW = 1_800_000_000_000
@@ -24,7 +25,10 @@ def part(partition: int, lag: int | None = 0, lag_seconds: float | None = 0.0, *
 
 
 def info(*partitions: SubscribedPartition) -> SubscriptionInfo:
-    return SubscriptionInfo("orders", "billing", NOW, True, (), None, "exclusive", "h:2", (), RetryPolicy(), partitions)
+    retry, flow = RetryPolicy(), Flow()
+    return SubscriptionInfo(
+        "orders", "billing", NOW, True, (), None, "exclusive", "h:2", (), retry, None, flow, partitions
+    )
 
 
 def told(found: SubscriptionInfo, lag: Thresholds | None = None, age: Thresholds | None = None) -> list[Status]:

@@ -6,15 +6,18 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Delivery, Tools
+from delivery.dispatch.pace import AHEAD_SECONDS
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.taking import StateTaker
 from delivery.errors import Fenced, HootError
+from delivery.metastore.flow import Flow
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
@@ -231,3 +234,21 @@ def test_a_delivery_that_waits_for_a_partition_ends_at_once_when_it_is_drained()
         delivery.drain()
 
     told(partitions, story)
+
+
+def test_a_host_has_the_part_of_the_limits_that_its_partitions_are_of_all() -> None:
+    async def story() -> None:
+        record = msgspec.structs.replace(RECORD, starts=dict.fromkeys(range(4), START), flow=Flow(bytes_per_second=400))
+        one = msgspec.structs.replace(attached(), subscription=record)
+        partitions = ScriptedPartitions(ScriptedOwned(), ScriptedOwned())
+        delivery = Delivery(one, tools(ScriptedStates(), partitions))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: len(delivery.workers) == 2)
+            assert delivery.gate.largest[1] == 200 * AHEAD_SECONDS
+            faster = msgspec.structs.replace(record, flow=Flow(bytes_per_second=800))
+            delivery.change(msgspec.structs.replace(one, subscription=faster))
+            assert delivery.gate.largest[1] == 400 * AHEAD_SECONDS
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)

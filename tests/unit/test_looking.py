@@ -24,13 +24,12 @@ def look_at(calls: Callable[[Dispatcher], Calls], reached: threading.Event, rele
 
     async def story() -> None:
         dispatcher = Dispatcher()
-        lookout = Lookout(lambda: dispatcher.task)
+        lookout = Lookout(dispatcher.task_of)
 
         def job() -> None:
-            lookout.begin("orders", 3)
             made = calls(dispatcher)
-            made.run(MESSAGES if made.whole else iter(MESSAGES))
-            lookout.end()
+            with lookout.at("orders", 3):
+                made.run(MESSAGES if made.whole else iter(MESSAGES))
 
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,6 +105,24 @@ def test_promises_are_kept_in_any_order_and_replies_keep_the_order_of_the_calls(
             assert [str(answer) for answer in answers[:2]] == ["first", str(answers[1])]
             assert isinstance(answers[1], HootError)
             assert answers[2:] == ["third", "fourth"]
+
+    trio.run(story)
+
+
+def test_replies_go_out_as_they_come_where_the_order_of_the_calls_does_not_count() -> None:
+    async def story() -> None:
+        handler = Promising()
+        answers: list[str] = []
+        limits = ServerLimits(in_order=False)
+        async with serving("Listener", handler=handler, limits=limits) as (_, port), connected(port) as connection:
+            for queue in "abcd":
+                connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
+            await until(lambda: len(handler.promises) == 4)
+            for number, queue in enumerate("cadb", 1):
+                handler.promises[queue].give(queue)
+                await until(partial(lambda number: len(answers) == number, number))
+            assert answers == list("cadb")
+            assert connection.unanswered == 0
 
     trio.run(story)
 

@@ -8,6 +8,7 @@ from random import uniform
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.morgue import Morgue
+from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.sender import Ending, MessageSender
@@ -51,7 +52,7 @@ class Owner:
         stream, source, config, policy = Stream("q", "s", 0, epoch), ScriptedPartition([]), HostConfig(), RetryPolicy()
         morgue = Morgue(stream, source, None, config)
         retrier = Retrier(Parking(policy, (), uniform), source, morgue, NotedLedger(), config.push_bytes)
-        self.sender = MessageSender(stream, self.window, NoCounters(), lambda _: None, retrier)
+        self.sender = MessageSender(stream, self.window, NoCounters(), lambda _: None, retrier, Outlet(self.window))
 
     def run(self, *pieces: tuple[int, bool]) -> None:
         """A new run over pieces of the partition: up to which id, and whether the filter leaves anything of it."""

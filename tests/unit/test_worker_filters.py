@@ -133,4 +133,4 @@ def test_a_buffer_keeps_one_more_piece_however_much_is_refused_behind_one() -> N
         buffer.add(Piece(last_id, 0, b""))
     assert (buffer.messages, buffer.is_full) == (2, False)
     assert [buffer.take() for _ in range(3)] == [Piece(2, 0, b""), Piece(3, 2, b"ab"), Piece(999, 0, b"")]
-    assert buffer.first is None
+    assert buffer.first() is None

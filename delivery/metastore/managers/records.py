@@ -10,6 +10,7 @@ import msgspec
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.filters import filter_of
 from delivery.ids import ID_MAX
+from delivery.metastore.flow import wrong_in_flow
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import wrong_in_replay
@@ -155,8 +156,13 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
-    if wrong := wrong_in(record.retry) or (wrong_in_replay(record.replay) if record.replay else ""):
+    if wrong := wrong_in(record.retry) or wrong_in_flow(record.flow):
         return wrong
+    if wrong := wrong_in_replay(record.replay) if record.replay else "":
+        return wrong
+    pause = record.pause
+    if pause is not None and not 0 <= pause.since_ms <= (pause.since_ms if pause.until_ms is None else pause.until_ms):
+        return f"it is paused at {pause}"
     fine = all(0 <= partition < PARTITIONS_MAX and 0 <= at <= ID_MAX for partition, at in record.starts.items())
     fine = fine and all(0 <= at <= ID_MAX for at in record.newest.values())
     return None if fine else f"it starts at {str(record.starts)[:80]}"

@@ -1,0 +1,70 @@
+"""The Gate: what all senders of a subscription on a host pass before they push. `pace` decides, here is the waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from delivery.dispatch.pace import FOREVER, Pace
+from delivery.metastore.flow import Flow
+
+Tell = Callable[[], None]
+
+
+class Gate:
+    """Open, unless somebody regulates it. `run` must be running for those who wait to hear that it opened."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self.flow = Flow()
+        """What is asked for; its limits on windows are the senders' business."""
+        self._waiting: dict[Tell, None] = {}
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def pause(self, seconds: float | None) -> None:
+        """See Pace.pause."""
+        self._pace.pause(seconds, trio.current_time())
+        self._changed.unpark_all()
+
+    def limit(self, flow: Flow, share: float) -> None:
+        """See Pace.limit."""
+        self.flow = flow
+        self._pace.limit(flow, share)
+        self._changed.unpark_all()
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """Messages and bytes of a push."""
+        return self._pace.largest
+
+    def sent(self, messages: int, size: int) -> None:
+        """A push went out."""
+        if self._pace.regulates:
+            self._pace.sent(messages, size, trio.current_time())
+
+    def is_open(self, tell: Tell) -> bool:
+        """Whether a push may go out now. If not, `tell` is called once when one may, in the order of asking."""
+        if not self._pace.regulates or not self._pace.delay(trio.current_time()):
+            return True
+        if not self._waiting:
+            self._changed.unpark_all()
+        self._waiting.setdefault(tell)
+        return False
+
+    def forget(self, tell: Tell) -> None:
+        """Tell it no more."""
+        self._waiting.pop(tell, None)
+
+    async def run(self) -> None:
+        """Tell those who wait, until cancelled."""
+        while True:
+            delay = self._pace.delay(trio.current_time()) if self._waiting else FOREVER
+            if delay:
+                with trio.move_on_after(delay):
+                    await self._changed.park()
+            else:
+                tell = next(iter(self._waiting))
+                del self._waiting[tell]
+                tell()
+                await trio.lowlevel.checkpoint()

@@ -1,0 +1,191 @@
+"""The pushes of one partition whose keys are worked off side by side (`concurrency` with `order="key"`).
+
+The messages of a key are a strand, and so is each message without one. A push is answered when all of its messages have
+ended, and after the pushes before it; the next pushes begin meanwhile. What concerns the whole partition waits until
+nothing is under way: a new turn, and a push that batch listeners take as a whole.
+
+Everything here happens under one lock, except for the calls of the listeners themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from delivery.model import Message
+from subscriber.holding import HELD, Holding, Unhandled
+from subscriber.inbox import PartitionInbox, Status, Turn
+from subscriber.listeners import Abandoned, ListenerFailed
+
+
+class Work(msgspec.Struct):
+    """What a push asks for."""
+
+    messages: list[Message]
+    position: int
+    """What it covers once they have ended; less than all of it when it is damaged behind them."""
+    damage: Exception | None = None
+
+
+class Handling(Protocol):
+    """A push, and the service that knows what it says."""
+
+    turn: Turn
+    again: bool
+    """It repeats parked messages."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether listeners take it as a whole."""
+
+    def handle(self) -> None:
+        """Handle it as a whole, and answer it."""
+
+    def begin(self) -> Work | Status:
+        """Begin it in the inbox."""
+
+    def call(self, message: Message) -> None:
+        """Call the listeners. Raises ListenerFailed, Abandoned."""
+
+    def note(self, failed: ListenerFailed) -> Unhandled:
+        """Tell of a message that was not handled, while the run goes on."""
+
+    def skip(self, status: Status) -> None:
+        """Answer that nobody is called."""
+
+    def end(self, position: int, unhandled: list[Unhandled] | None) -> None:
+        """Answer that it has ended; None where the inbox knows what was not handled."""
+
+    def fail(self, handled: int, why: ListenerFailed | Exception) -> None:
+        """Answer that it ended its run."""
+
+
+class _UnderWay(msgspec.Struct):
+    push: Handling
+    work: Work
+    left: int
+    """Messages that have not ended."""
+    status: Status = Status.OK
+    unhandled: list[Unhandled] = []
+    """Of a push that repeats parked messages."""
+    failed: ListenerFailed | None = None
+    """What ends the run: the first of them."""
+
+
+class Abreast:
+    """Takes the pushes of a partition in order of arrival."""
+
+    def __init__(self, inbox: PartitionInbox, submit: Callable[[Hashable, Callable[[], None]], None]) -> None:
+        """`submit(strand, job)` has the job called after those of its strand, on another thread or later."""
+        self._inbox, self._submit = inbox, submit
+        self._lock = threading.Lock()
+        self._arrived: deque[Handling] = deque()
+        self._under_way: deque[_UnderWay] = deque()
+        self._turn: Turn | None = None
+        self._over: tuple[Turn, int] | None = None
+        """The turn that a failure ended, and the message that failed: nobody is called for what lies behind it."""
+
+    @property
+    def _holding(self) -> Holding:
+        return self._inbox.holding
+
+    def take(self, push: Handling) -> None:
+        """A push arrived."""
+        with self._lock:
+            self._arrived.append(push)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer what has ended, begin what may begin."""
+        while True:
+            if self._under_way and not self._under_way[0].left:
+                self._answer(self._under_way.popleft())
+            elif self._arrived and self._may_begin(self._arrived[0]):
+                self._begin(self._arrived.popleft())
+            else:
+                return
+
+    def _may_begin(self, push: Handling) -> bool:
+        return not self._under_way or (push.turn == self._turn and not push.is_whole)
+
+    def _begin(self, push: Handling) -> None:
+        self._turn = push.turn
+        if push.is_whole:
+            push.handle()
+            return
+        work = push.begin()
+        if isinstance(work, Status):
+            self._under_way.append(_UnderWay(push, Work([], 0), 0, work))
+            return
+        one = _UnderWay(push, work, len(work.messages))
+        self._under_way.append(one)
+        for message in work.messages:
+            strand = message.number if message.key is None else message.key
+            self._submit(strand, partial(self._handle, one, message))
+
+    def _handle(self, one: _UnderWay, message: Message) -> None:
+        """The job of a message."""
+        failed: ListenerFailed | None = None
+        with self._lock:
+            wanted = self._is_wanted(one, message)
+        if wanted:
+            try:
+                one.push.call(message)
+            except ListenerFailed as error:
+                failed = error
+            except Abandoned:
+                return  # the loop has ended, nobody waits for an answer
+        with self._lock:
+            if failed is not None:
+                self._note(one, failed)
+            elif wanted and one.push.again:
+                self._holding.settle(message.number)
+            one.left -= 1
+            self._go_on()
+
+    def _is_wanted(self, one: _UnderWay, message: Message) -> bool:
+        """Whether to call for it now. If not, it is held, was handled before, or comes again in another turn."""
+        holding = self._holding
+        if self._over is not None and one.push.turn == self._over[0] and message.number > self._over[1]:
+            return False
+        if not one.push.again:
+            return next(holding.free([message]), None) is not None
+        if not holding.is_unsettled(message.number):
+            return False
+        if not holding.is_next(message):
+            one.unhandled.append(Unhandled(message.number, message.key, HELD))
+            return False
+        return True
+
+    def _note(self, one: _UnderWay, failed: ListenerFailed) -> None:
+        again, turn = one.push.again, one.push.turn
+        if again or (isinstance(failed.__cause__, Exception) and not self._holding.is_full):
+            self._holding.hold(unhandled := one.push.note(failed))
+            if again:
+                one.unhandled.append(unhandled)
+            return
+        if one.failed is None or failed.first < one.failed.first:
+            one.failed = failed
+        if self._over is None or self._over[0] != turn or failed.first < self._over[1]:
+            self._over = turn, failed.first
+
+    def _answer(self, one: _UnderWay) -> None:
+        push, work = one.push, one.work
+        why = one.failed or work.damage
+        if one.status is not Status.OK:
+            push.skip(one.status)
+        elif self._inbox.is_failed(push.turn):
+            push.skip(Status.SKIPPED)
+        elif why is not None:
+            handled = one.failed.handled if one.failed is not None else work.position
+            self._inbox.forget(handled)
+            push.fail(handled, why)
+        elif push.again:
+            push.end(work.position, one.unhandled)
+        else:
+            push.end(work.position, None)

@@ -1,0 +1,73 @@
+"""A subscription as it is attached here: its records, its listeners as they stand, and where it is worked off."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.model import Message
+from delivery.telemetry import configured
+from subscriber.abreast import Abreast
+from subscriber.dispatch import Dispatcher
+from subscriber.effects import check_effects
+from subscriber.inbox import Inbox, PartitionInbox
+from subscriber.listeners import Calls, Registered
+from subscriber.manual import ManualMessage, Unacknowledged, by_hand
+from subscriber.strands import Strands
+from subscriber.subscription import Subscription
+from subscriber.tracing import traced
+
+
+class Attachment:
+    """A subscription that is registered by this subscriber, and may get pushes."""
+
+    def __init__(self, subscription: Subscription, record: SubscriptionRecord, listener: ListenerRecord) -> None:
+        self.subscription, self.listener = subscription, listener
+        self.record = record
+        """As it was read last: an operator may change it meanwhile."""
+        self.inbox = Inbox(record.starts)
+        self.ended = False
+        """No listener is called for it any more."""
+        self.strands: Strands | None = None
+        """Where its partitions are worked off side by side, or with order="key" its keys; None on the one thread."""
+        self._abreast: dict[int, Abreast] = {}
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Pushes that came while the application wanted none; for the thread that takes pushes up."""
+        self.unacknowledged: dict[int, Unacknowledged] = {}
+        """By partition, when the application acknowledges by hand."""
+        self._made_for = (subscription.listeners, record.retry)
+        self._calls: Calls | None = None
+        self.telemetry = configured()
+
+    def end(self) -> None:
+        """Call no listener for it any more."""
+        self.ended = True
+        if self.strands is not None:
+            self.strands.stop()
+
+    def calls(self, dispatcher: Dispatcher) -> Calls:
+        """The listeners as they stand now."""
+        listeners, retry = self.subscription.listeners, self.record.retry
+        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
+            check_effects(listeners, self.record, manual=self.subscription.manual)
+            called: Sequence[Registered] = listeners
+            if self.subscription.manual:
+                called = [by_hand(one, self._deliver) for one in called]
+            if self.telemetry is not None:
+                called = traced(self.telemetry, self.subscription.name, called)
+            self._calls = Calls(called, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            self._made_for = (listeners, retry)
+        return self._calls
+
+    def _deliver(self, message: Message) -> ManualMessage:
+        return self.unacknowledged[message.partition].deliver(message)
+
+    def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
+        """What works the keys of a partition off side by side, if they are to be."""
+        found = self._abreast.get(partition)
+        if found is None and self.strands is not None and self.record.retry.order == "key":
+            submit = self.strands.submit
+            found = Abreast(inbox, lambda key, job: submit((partition, key), job))
+            self._abreast[partition] = found
+        return found

@@ -1,0 +1,71 @@
+"""Threads on which strands of jobs run side by side."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+
+from subscriber.strands import Strands
+
+SECONDS = 30.0
+
+
+def test_each_strand_keeps_its_order_and_strands_run_side_by_side() -> None:
+    idle = threading.Event()
+    strands = Strands(3, idle.set)
+    together = threading.Barrier(3)
+    done: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+
+    def job(strand: str, number: int) -> None:
+        if number == 0:
+            together.wait(SECONDS)
+        done[strand].append(number)
+
+    for number in range(200):
+        for strand in done:
+            strands.submit(strand, lambda strand=strand, number=number: job(strand, number))  # type: ignore[misc]
+    strands.stop()
+    assert idle.wait(SECONDS)
+    assert all(found == list(range(200)) for found in done.values())
+    assert strands.is_idle
+
+
+def test_a_strand_that_hangs_holds_up_no_other() -> None:
+    idle, go, seen = threading.Event(), threading.Event(), SimpleQueue[int]()
+    strands = Strands(2, idle.set)
+    strands.submit("stuck", lambda: seen.put(0) if go.wait(SECONDS) else None)
+    strands.submit("stuck", lambda: seen.put(1))
+    strands.submit(None, lambda: seen.put(2))
+    for number in range(3, 50):
+        strands.submit(number, lambda number=number: seen.put(number))  # type: ignore[misc]
+    assert [seen.get(timeout=SECONDS) for _ in range(48)] == list(range(2, 50))
+    go.set()
+    assert [seen.get(timeout=SECONDS) for _ in range(2)] == [0, 1]
+    strands.stop()
+    assert idle.wait(SECONDS)
+
+
+def test_what_jobs_submit_while_the_threads_end_still_runs() -> None:
+    idle, begun, seen = threading.Event(), threading.Event(), list[int]()
+    strands = Strands(2, idle.set)
+
+    def first() -> None:
+        begun.wait(SECONDS)
+        strands.submit("then", lambda: seen.append(len(seen)))
+
+    strands.submit("first", first)
+    strands.stop()
+    strands.stop()
+    begun.set()
+    assert idle.wait(SECONDS)
+    assert seen == [0]
+
+
+def test_threads_that_have_nothing_to_do_end_at_once_and_know_themselves() -> None:
+    idle, here = threading.Event(), SimpleQueue[bool]()
+    strands = Strands(4, idle.set)
+    strands.submit(1, lambda: here.put(strands.is_here))
+    assert here.get(timeout=SECONDS)
+    assert not strands.is_here
+    strands.stop()
+    assert idle.wait(SECONDS)
