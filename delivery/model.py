@@ -50,7 +50,7 @@ def check_name(kind: str, name: object) -> str:
 
 def check_topic(topic: str) -> str:
     """`topic` if it may label a message; the empty string means no topic."""
-    if isinstance(topic, str) and topic.startswith(ASIDE):
+    if str(topic).startswith(ASIDE):
         raise InvalidRequest(f"{topic[:60]!r} is no topic name: those that begin with {ASIDE!r} are the engine's own")
     return topic if topic == "" else check_name("topic", topic)
 
