@@ -150,6 +150,21 @@ def test_a_filter_that_takes_nothing_is_not_taken_for_a_queue_in_which_nothing_c
         assert judged(client, "orders", "narrow", "filter_starving").lag == 0
 
 
+def test_a_subscriber_that_holds_its_deliveries_back_is_paused_and_not_stuck(
+    running: LocalEngine, client: Client
+) -> None:
+    queue = client.create_queue("orders", partitions=1)
+    subscriber = Subscriber("careful", zookeeper=running.address)
+    subscription = subscriber.subscribe("orders")
+    subscription.listener(no_sevens)
+    with subscriber:
+        subscription.stop_delivery()
+        queue.put(b"one")
+        assert "by its subscriber" in judged(client, "orders", "careful", "paused").verdict.text
+        subscription.start_delivery()
+        judged(client, "orders", "careful", "idle")
+
+
 def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot_be_reached(
     running: LocalEngine, client: Client, tmp_path: Path
 ) -> None:
