@@ -100,4 +100,4 @@ build: $(STAMP) ## source archive and wheel in dist/
 
 clean: ## remove what was built and cached, but not .venv
 	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find delivery subscriber tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find delivery subscriber tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

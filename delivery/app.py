@@ -13,13 +13,20 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
 
-from delivery.api.http import make_app, serve_http
+from delivery.api.connections import Connections
+from delivery.api.http import make_app
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
+from delivery.api.rest.administration import Administration
+from delivery.api.rest.bodies import Bodies
+from delivery.api.rest.exchange import Exchange
+from delivery.api.rest.forwarding import Forwarder
+from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
@@ -41,6 +48,7 @@ from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
+from delivery.rpc import pinned
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.chosen import open_store
@@ -127,7 +135,7 @@ def _record(config: HostConfig, port: int, http_port: int | None) -> HostRecord:
     address = socket.getfqdn() if config.address in _ANY_ADDRESS else config.address
     return HostRecord(
         host=secrets.token_hex(8), address=address, port=port, http_port=http_port, session=0,
-        version=software_version(), started_ms=time.time_ns() // 1_000_000,
+        version=software_version(), started_ms=time.time_ns() // 1_000_000, networks=config.networks,
     )  # fmt: skip
 
 
@@ -160,26 +168,37 @@ class Host:
         self._retention.on_dropped(self._sealing.trimmed)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
-        self._subscribing = SubscribingCalls(catalog, self._membership)
+        self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
         api = ThriftApi(
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
+        self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
 
+    def _make_http(self, catalog: Catalog) -> Connections:
+        topics = TopicRoutes(
+            Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
+            Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+        )  # fmt: skip
+        app = make_app(self.metrics, self.not_ready, topics.routes())
+        return Connections(app, self._config.connections_max)
+
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
-        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters)
+        connect = partial(pinned.connect, self._config.networks)
+        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, connect)
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:
         counters = self._server.counters
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
+            ("http_connections", "HTTP connections open now", lambda: len(self._http)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -205,7 +224,7 @@ class Host:
             base.start_soon(self._expire_scanners)
             async with trio.open_nursery() as serving:
                 if http:
-                    await serving.start(serve_http, make_app(self.metrics, self.not_ready), http)
+                    await serving.start(self._http.serve, http)
                 await serving.start(self._supervisor.run)
                 served = trio.Event()
                 await serving.start(self._serve, served)

@@ -14,6 +14,7 @@ import msgspec
 
 from delivery.batch import BATCH_BYTES_MAX
 from delivery.errors import ConfigError
+from delivery.networks import Networks, is_loopback, parse_networks
 
 MIB: Final = 1 << 20
 
@@ -58,9 +59,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     port: int = 0
     """Of the Thrift service; 0 takes a free one, and clients find it through ZooKeeper."""
     http_port: int | None = 0
-    """Of `/metrics`, `/healthz` and `/readyz`; None for no HTTP at all."""
+    """Of `/metrics`, `/healthz`, `/readyz` and the topics of `/v1/namespaces`; None for no HTTP at all."""
     connections_max: int = 1000
-    """Thrift connections at once; more are closed at once, so that a storm cannot use up the file handles."""
+    """Thrift connections at once, and as many of HTTP; more are closed at once, so that a storm cannot use up the file
+    handles."""
     frame_bytes_max: int = 16 * MIB
     """Apache Thrift's own default; holds the largest batch."""
     calls_in_flight_max: int = 64
@@ -115,6 +117,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """For a listener to prove that it is the right one. Pushes have no deadline: callbacks take their time."""
     handover_seconds: float = 60.0
     """How long a member of a group may go on with what it has begun of a partition that another member is to get."""
+    listener_networks: str = ""
+    """Where listeners may be, CIDR blocks with commas between: whoever can subscribe makes a host connect to what they
+    name. Empty: not in link-local networks, and on loopback only if this host or its ZooKeeper is."""
     reconnect_delay_seconds: float = 0.05
     """The first pause before connecting again to a subscriber; doubles, with jitter."""
     reconnect_delay_max_seconds: float = 2.0
@@ -138,6 +143,13 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError("; ".join(wrong))
         return self
 
+    @property
+    def networks(self) -> Networks:
+        """Where listeners may be. Raises ConfigError."""
+        servers = [server.rpartition(":")[0] or server for server in self.zookeeper.partition("/")[0].split(",")]
+        alone = is_loopback(self.address) or all(is_loopback(server.strip()) for server in servers)
+        return Networks(parse_networks(self.listener_networks), alone)
+
     def _wrong_numbers(self) -> list[str]:
         return [
             f"{name} must be {low:,} to {high:,}, not {value!r}"
@@ -155,6 +167,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             wrong.append("zookeeper must name at least one host:port")
         if not self.address or any(character.isspace() for character in self.address):
             wrong.append(f"address must be a host name or an IP address, not {self.address!r}")
+        try:
+            parse_networks(self.listener_networks)
+        except ConfigError as error:
+            wrong.append(error.message)
         if self.http_port is not None and not _within(self.http_port, 0, 65535):
             wrong.append(f"http_port must be 0 to 65535, not {self.http_port!r}")
         if self.http_port and self.http_port == self.port:

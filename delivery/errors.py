@@ -107,10 +107,22 @@ class SubscriptionBusy(HootError):
     code = "subscription_busy"
 
 
+class TransactionExpired(HootError):
+    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
+
+    code = "transaction_expired"
+
+
 class GroupMismatch(HootError):
     """The subscription has members with other options (its kind, filter, order, …): all members have the same."""
 
     code = "group_mismatch"
+
+
+class ListenerRefused(InvalidRequest):
+    """A listener's address is outside of the networks in which region hosts connect to listeners; nothing was done."""
+
+    code = "listener_refused"
 
 
 class UnknownScanner(InvalidRequest):

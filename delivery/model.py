@@ -29,6 +29,12 @@ Durability = Literal["fsync", "os", "memory"]
 """What an acknowledged publish means: on disk; handed to the operating system; in this process's memory only."""
 DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
 
+ASIDE: Final = "hoot."
+"""Begins the topics of what the engine itself keeps between the messages of a partition (`messaging.marks`).
+
+Batches with such a topic have no other, and no subscription or scanner gets them.
+"""
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z", re.ASCII)
 _LENGTH16 = struct.Struct("<H")
 _LENGTH32 = struct.Struct("<I")
@@ -44,6 +50,8 @@ def check_name(kind: str, name: object) -> str:
 
 def check_topic(topic: str) -> str:
     """`topic` if it may label a message; the empty string means no topic."""
+    if topic.startswith(ASIDE):
+        raise InvalidRequest(f"{topic[:60]!r} is no topic name: those that begin with {ASIDE!r} are the engine's own")
     return topic if topic == "" else check_name("topic", topic)
 
 

@@ -9,16 +9,14 @@ from typing import Self
 
 import trio
 
-from delivery.errors import InvalidRequest, UnknownSubscription
+from delivery.errors import UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
-from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
-from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime, only_error
 from subscriber.subscription import Subscription
 
@@ -40,12 +38,19 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryGiven = None, mode: Mode = "create_or_attach", kind: Kind | None = None,
-        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+        retry: RetryGiven = None,
+        kind: Kind | None = None,
+        mode: Mode = "create_or_attach",
+        manual: bool = False,
+        bound: int | None = None,
+        listener: Callable[..., object] | None = None,
+        batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        request = check_request(
+            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound
+        )
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])
@@ -73,10 +78,7 @@ class AsyncSubscriber(Declaration):
         Cancelled: async listeners are cancelled; a sync one under way is waited for, up to `grace_seconds`; what was
         not acknowledged is delivered again to whoever attaches next.
         """
-        if self._runtime is not None:
-            raise InvalidRequest(f"subscriber {self.name!r} is running already")
-        if not self.subscriptions:
-            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._check_startable()
         self._runtime, self._ended = Runtime(self.settings, self._emit), trio.Event()
         try:
             await self._runtime.run(list(self.subscriptions.values()), task_status=task_status)
@@ -123,7 +125,3 @@ class AsyncSubscriber(Declaration):
             return await within.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             raise only_error(group) from None
-
-    def _delete(self, queue: str) -> None:
-        with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)

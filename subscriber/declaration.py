@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 
 from delivery.errors import InvalidRequest
 from delivery.metastore.request import Request
+from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.listeners import Form, Registered, Where, check_listener, check_where
+from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
@@ -99,15 +101,27 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
-    ) -> Subscription:
+        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None], *,
+        manual: bool,
+    ) -> Subscription:  # fmt: skip
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where), manual=manual)
         self.subscriptions[request.queue] = made
         return made
+
+    def _check_startable(self) -> None:
+        if self._runtime is not None:
+            raise InvalidRequest(f"subscriber {self.name!r} is running already")
+        if not self.subscriptions:
+            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+
+    def _delete(self, queue: str) -> None:
+        """Delete the durable state of a subscription while nothing runs."""
+        with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
+            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
 
     def _emit(self, event: Event) -> None:
         for call in self._event_callbacks:

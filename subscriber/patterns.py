@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 import trio
 
+from delivery import hop
 from delivery.errors import HootError
 from delivery.ids import EARLIEST
 from delivery.metastore.policy import DEAD_LETTERS
@@ -112,13 +113,14 @@ class Patterns:
         One whose subscription was deleted, or taken over, is not subscribed to again, unless the queue was made anew.
         """
         found: list[Subscription] = []
-        for queue in await trio.to_thread.run_sync(self._matching, whole.queue):
+        for queue in await hop.run_sync(self._matching, whole.queue):
             letters = queue.name.endswith(DEAD_LETTERS) and not whole.queue.endswith(DEAD_LETTERS)
             if not letters and queue.name not in taken and self._seen.get(queue.name) != queue.generation:
                 request = msgspec.structs.replace(
                     whole.request, queue=queue.name, start=whole.request.start if start is None else start
                 )
-                whole.parts[queue.name] = part = Subscription(whole.name, request, whole.listeners, whole.where)
+                part = Subscription(whole.name, request, whole.listeners, whole.where, manual=whole.manual)
+                whole.parts[queue.name] = part
                 part.delivering = whole.delivering
                 self._seen[queue.name] = queue.generation
                 found.append(part)

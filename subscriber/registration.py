@@ -8,13 +8,13 @@ whoever planned with an older one plans again (BadVersion).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import (
     BadVersion,
     GroupMismatch,
@@ -28,7 +28,9 @@ from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
 from delivery.metastore.request import Request, new_record
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.networks import as_address
 from delivery.rpc.hello import is_alive
+from delivery.rpc.pinned import refused
 from subscriber.hosts import Hosts
 from subscriber.subscription import is_pattern
 
@@ -68,6 +70,16 @@ class SubscriberZooKeeper:
         self._catalog = open_catalog(zookeeper)
         self._hosts = Hosts(self._catalog)
 
+    def check_address(self, address: str) -> None:
+        """Whether region hosts connect to a listener there, as far as that can be told without resolving a name.
+
+        Raises ListenerRefused, MetadataUnavailable.
+        """
+        literal = as_address(address)
+        for host in self._catalog.readable_hosts()[0] if literal is not None else ():
+            if literal is not None and (why := host.networks.refusal(literal)):
+                raise refused(address, literal, why, f"region host {host.host} at {host.host_port}")
+
     def plan(self, request: Request) -> Plan:
         """Check a request against the queue as it is; nothing is written.
 
@@ -81,9 +93,8 @@ class SubscriberZooKeeper:
         kind = request.kind or ("exclusive" if present is None else present.kind)
         member = "" if kind == "exclusive" else self._member
         replace = self._replaceable(request.queue, member)
-        now_ms = time.time_ns() // 1_000_000
         with self._hosts.asking(request.queue) as last_id:
-            record = new_record(request, self._name, queue, found, last_id, now_ms)
+            record = new_record(request, self._name, queue, found, last_id, wall.ms())
         if present is not None:
             self._check_agreement(present, record, member)
         return Plan(record, found, replace, member, request.mode == "create")
@@ -193,7 +204,7 @@ class SubscriberZooKeeper:
         else, answering at its address. One that accepts and says nothing may be stopped or slow: it counts as alive.
         """
         found = self._catalog.listener(queue, self._name, member)
-        if found is None or self._force or not is_alive(found, queue, self._name):
+        if found is None or self._force or not self._answers(found, queue):
             return found
         raise self._busy(queue, found)
 
@@ -220,7 +231,7 @@ class SubscriberZooKeeper:
             )
 
     def _first_alive(self, queue: str, listeners: Iterable[ListenerRecord]) -> ListenerRecord | None:
-        return next((one for one in listeners if is_alive(one, queue, self._name)), None)
+        return next((one for one in listeners if self._answers(one, queue)), None)
 
     def _busy(self, queue: str, holder: ListenerRecord) -> SubscriptionBusy:
         whose = f" (member {holder.member!r})" if holder.member else ""
@@ -229,3 +240,6 @@ class SubscriberZooKeeper:
             " which is alive: stop it, choose another name, or force",
             address=holder.host_port,
         )
+
+    def _answers(self, listener: ListenerRecord, queue: str) -> bool:
+        return is_alive(listener, queue, self._name)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import trio
 
+from delivery import hop
 from delivery.errors import (
     GroupMismatch,
     HootError,
@@ -46,14 +47,12 @@ _RENEW_PAUSE_SECONDS = 1.0
 class Runtime:
     """Owns the port, the dispatch thread and the ZooKeeper session while `run` runs. Runs once."""
 
+    _renew_seconds = _RENEW_SECONDS
+
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
         """`on_event` is called on the dispatch thread."""
         self._settings, self._on_event = settings, on_event
-        self._zookeeper = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
-        self._registration = SubscriberZooKeeper(
-            self._zookeeper, settings.name, force=settings.force, member=settings.member_name()
-        )
-        self._dispatcher = Dispatcher()
+        self._zookeeper, self._registration, self._dispatcher = self._make_parts()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
@@ -99,7 +98,7 @@ class Runtime:
         server = ThriftServer([socket], "Listener", self._service, _limits(self._settings))
         try:
             async with socket, trio.open_nursery() as nursery:
-                await trio.to_thread.run_sync(self._zookeeper.start)
+                await hop.run_sync(self._zookeeper.start)
                 self._zookeeper.on_state(self._hand_over_state)
                 await nursery.start(self._dispatcher.run)
                 nursery.start_soon(self._serve, server)
@@ -135,6 +134,7 @@ class Runtime:
             if not subscription.listeners:
                 raise InvalidRequest(f"the subscription to {subscription.queue!r} has no listener: add one first")
         async with self._changing:
+            await hop.run_sync(self._registration.check_address, self._address[0])
             await self._patterns.begin(subscriptions)
 
     async def remove(self, queue: str) -> None:
@@ -148,20 +148,27 @@ class Runtime:
                         raise
             self._patterns.remove(queue)
 
+    def _make_parts(self) -> tuple[ZooKeeperClient, SubscriberZooKeeper, Dispatcher]:
+        settings = self._settings
+        session = ZooKeeperClient(settings.zookeeper, session_timeout=settings.session_timeout_seconds)
+        member = settings.member_name()
+        registration = SubscriberZooKeeper(session, settings.name, force=settings.force, member=member)
+        return session, registration, Dispatcher()
+
     # -- what run consists of
 
     async def _remove(self, queue: str) -> None:
         attachment = self._service.attached.get(queue)
         own = None if attachment is None else attachment.listener
-        await trio.to_thread.run_sync(self._registration.delete, queue, own)
+        await hop.run_sync(self._registration.delete, queue, own)
         if attachment is not None:
             self._end(attachment, "deleted", None)
 
     async def _register(self, subscriptions: Sequence[Subscription]) -> None:
-        plans = [await trio.to_thread.run_sync(self._registration.plan, one.request) for one in subscriptions]
+        plans = [await hop.run_sync(self._registration.plan, one.request) for one in subscriptions]
         for subscription, plan in zip(subscriptions, plans, strict=True):
-            if check_effects(subscription.listeners, plan.record):
-                await trio.to_thread.run_sync(self._registration.check_in_order, plan)
+            if check_effects(subscription.listeners, plan.record, manual=subscription.manual):
+                await hop.run_sync(self._registration.check_in_order, plan)
         for subscription, plan in zip(subscriptions, plans, strict=True):
             await self._attach(subscription, plan)
 
@@ -175,7 +182,7 @@ class Runtime:
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
             join = partial(self._registration.join, subscription.request, plan, listener)
-            attachment.record = await trio.to_thread.run_sync(join)
+            attachment.record = await hop.run_sync(join)
         except BaseException:
             del self._service.attached[queue]
             raise
@@ -190,7 +197,7 @@ class Runtime:
 
     async def _keep_registered(self) -> None:
         while True:
-            with trio.move_on_after(_RENEW_SECONDS):
+            with trio.move_on_after(self._renew_seconds):
                 await self._hinted.wait()
             self._hinted = trio.Event()
             async with self._changing:
@@ -203,7 +210,7 @@ class Runtime:
         """Attach it again if need be; False when it cannot be told now."""
         queue = attachment.subscription.queue
         try:
-            renewed = await trio.to_thread.run_sync(self._registration.renew, attachment.record, attachment.listener)
+            renewed = await hop.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except (SubscriptionBusy, GroupMismatch) as error:
             self._end(attachment, "taken_over", error)
         except (UnknownSubscription, UnknownQueue) as error:
@@ -220,14 +227,17 @@ class Runtime:
 
     async def _wind_down(self, server: ThriftServer) -> None:
         """No more pushes; the callback under way ends and its reply goes out."""
-        self._service.stopping = True
-        for attachment in self._service.attached.values():
-            self._service.resume(attachment)
+        self._take_no_more()
         server.stop_accepting()
         self._dispatcher.stop()
         with trio.move_on_after(self._settings.grace_seconds):
             await self._dispatcher.idle()
             await self._served.wait()
+
+    def _take_no_more(self) -> None:
+        self._service.stopping = True
+        for attachment in self._service.attached.values():
+            self._service.resume(attachment)
 
     async def _leave(self) -> None:
         """Wait for the thread, then end the session, which deregisters; the durable state stays."""
@@ -242,7 +252,7 @@ class Runtime:
             attachment.ended = True
             attachment.subscription.state = "stopped"
         self._patterns.stop()
-        await trio.to_thread.run_sync(self._zookeeper.stop)
+        await hop.run_sync(self._zookeeper.stop)
 
     # -- news
 

@@ -11,16 +11,14 @@ from typing import Self
 
 import trio
 
-from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.errors import Closed, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
-from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber.declaration import Declaration
 from subscriber.listeners import Where
-from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -56,7 +54,8 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach",
+        retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach", manual: bool = False,
+        bound: int | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -73,12 +72,17 @@ class Subscriber(Declaration):
         `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
         that are to change (None: back to the default); without, it stays as it is. `kind` says whether others may be
         attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode
-        "create" it must not be there yet, with "attach" it must. The subscription is registered, and "latest" looked
-        up, by `start`; on a running subscriber at once, which needs `listener` or `batch_listener` given here. Raises
-        InvalidRequest (a filter that does not parse: with its place and a hint), and then what `start` raises.
+        "create" it must not be there yet, with "attach" it must. With `manual` listeners get a ManualMessage, which is
+        handled when its `ack` was called, and not when they return. `bound` says that only so many of the newest
+        messages of a partition matter, and those before them are left out (0: all; None leaves that as it is). The
+        subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place
+        and a hint), and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        request = check_request(
+            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound
+        )
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         runtime = self._runtime
         if runtime is not None:
             try:
@@ -100,8 +104,7 @@ class Subscriber(Declaration):
             if runtime is not None:
                 self._in_loop(lambda: runtime.remove(queue))
             else:
-                with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-                    SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
+                self._delete(queue)
         except UnknownSubscription:
             if declared is None or declared.state != "new":
                 raise
@@ -110,16 +113,14 @@ class Subscriber(Declaration):
     def start(self) -> None:
         """Listen, register all subscriptions, and return: from then on callbacks are called.
 
-        Raises, with nothing written: PortInUse, MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
+        Raises, with nothing written: PortInUse, ListenerRefused (hosts do not connect to this address),
+        MetadataUnavailable (no ZooKeeper), UnknownQueue (with near names),
         UnknownPartition, InvalidRequest (a start in the future, a subscription without a listener, no subscription, a
         second start), SubscriptionBusy (another subscriber of this name, or of this member's, is alive), GroupMismatch
         (other members have other options), SubscriptionExists and UnknownSubscription (as the mode says), NoHost
         ("latest" needs one).
         """
-        if self._runtime is not None:
-            raise InvalidRequest(f"subscriber {self.name!r} is running already")
-        if not self.subscriptions:
-            raise InvalidRequest(f"subscriber {self.name!r} has nothing to start: subscribe to a queue first")
+        self._check_startable()
         self._error = None
         started: SimpleQueue[BaseException | None] = SimpleQueue()
         self._runtime = Runtime(self.settings, self._emit)

@@ -1,30 +1,28 @@
-"""HTTP for operators: `/metrics` for Prometheus, `/healthz` (the process lives), `/readyz` (it can do its work)."""
+"""HTTP of a region host: `/metrics` for Prometheus, `/healthz` (the process lives), `/readyz` (it can do its work),
+and whatever other routes it has, the topics of `rest` for one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Final
 
-import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from delivery.api.rest.errors import Problem, problem_response
 from delivery.metrics import Metrics
-
-_READ_SECONDS = 10
-_KEEP_ALIVE_SECONDS = 30
-_STOP_SECONDS = 1
-_HEAD_BYTES_MAX = 16 * 1024
 
 Reasons = Callable[[], list[str]]
 
+_HINT: Final = "docs/rest.md lists every path and its methods"
 
-def make_app(metrics: Metrics, reasons: Reasons) -> Starlette:
+
+def make_app(metrics: Metrics, reasons: Reasons, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application; `reasons` says why the host cannot do its work now, empty when it can."""
 
     async def show_metrics(_: Request) -> Response:
@@ -42,26 +40,15 @@ def make_app(metrics: Metrics, reasons: Reasons) -> Starlette:
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/healthz", health, methods=["GET"]),
             Route("/readyz", ready, methods=["GET"]),
-        ]
+            *routes,
+        ],
+        exception_handlers={HTTPException: _show},
     )
 
 
-async def serve_http(
-    app: Starlette,
-    listeners: Sequence[trio.SocketListener],
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serve until cancelled. Takes over the listeners and closes them."""
-    config = Config()
-    config.bind = [f"fd://{listener.socket.detach()}" for listener in listeners]
-    config.loglevel = "WARNING"
-    config.accesslog = None
-    config.include_server_header = False
-    config.read_timeout = _READ_SECONDS
-    config.keep_alive_timeout = _KEEP_ALIVE_SECONDS
-    config.graceful_timeout = config.shutdown_timeout = _STOP_SECONDS
-    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve, cast("Any", app), config)
-        task_status.started()
+async def _show(request: Request, error: Exception) -> Response:
+    """A path that is not there, or not for that method."""
+    assert isinstance(error, HTTPException)
+    code = "unknown_path" if error.status_code == 404 else "wrong_method"
+    problem = Problem(code, error.detail, _HINT)
+    return problem_response(error.status_code, problem, request.headers, dict(error.headers or {}))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import trio
 
-from delivery.batch import Header, select
+from delivery.batch import Header, select, without_asides
 from delivery.batch.layout import BATCH_BYTES_MAX
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
@@ -102,7 +102,8 @@ async def _read_once(
 
 def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Filter | None) -> bytes:
     if wanted is None:
-        return chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
+        data = chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
+        return without_asides(data, headers)[0]
     kept, at = [], 0
     for header in headers:
         part = select(header, chunk.data[at : at + header.length], wanted)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import trio
 
-from delivery.batch import headers_in, open_batch, select
+from delivery.batch import headers_in, is_aside, open_batch, select
 from delivery.errors import HootError, InvalidRequest, Throttled, UnknownScanner
 from delivery.filters import Filter
 from delivery.ids import ID_MAX
@@ -78,7 +78,7 @@ class Cursor:
     def _messages(self, chunk: Chunk) -> list[Message]:
         wanted, found = self._wanted, []
         for at, header in headers_in(chunk.data):
-            data: bytes | None = chunk.data[at : at + header.length]
+            data: bytes | None = None if is_aside(header, chunk.data, at) else chunk.data[at : at + header.length]
             if wanted.filter is not None and data is not None:
                 data = select(header, data, wanted.filter)
             if data is not None:

@@ -22,6 +22,8 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.request import Request, check_request
 from delivery.model import check_name
+from delivery.networks import Networks
+from delivery.rpc.pinned import allowed_addresses
 from delivery.rpc.pool import Pool
 
 LEASE_MS: Final = 30_000
@@ -42,7 +44,9 @@ T = TypeVar("T")
 class SubscribingCalls:
     """Creating, deleting, attaching, detaching. `run` owns the leases and the connections to other hosts."""
 
-    def __init__(self, catalog: Catalog, member: Member) -> None:
+    def __init__(self, catalog: Catalog, member: Member, networks: Networks) -> None:
+        """`networks` are those of listeners."""
+        self._networks = networks
         self._pool = Pool()
         owners = Owners(catalog)
         self._admin = Admin(catalog, owners, Calls(owners, self._pool))
@@ -70,7 +74,9 @@ class SubscribingCalls:
         lease = lease_ms or LEASE_MS
         if not LEASE_MS_MIN <= lease <= LEASE_MS_MAX:
             raise InvalidRequest(f"a lease takes {LEASE_MS_MIN} to {LEASE_MS_MAX} ms, not {lease}")
-        await self.leases.attach(_place(queue, name), _listener(listener), lease / 1000, force=bool(force))
+        place, record = _place(queue, name), _listener(listener)
+        await allowed_addresses(self._networks, record.address)
+        await self.leases.attach(place, record, lease / 1000, force=bool(force))
 
     async def detach(self, queue: str, name: str, listener: Any) -> None:
         """See detachListener in the IDL."""
@@ -93,8 +99,10 @@ def _request(queue: str, options: Any) -> Request:
         raise InvalidRequest("give one start, or starts by partition, and not both")
     start = options.starts or options.start or "latest"
     retry = _retry(options.retryPolicy)
-    kind = options.kind or None
-    return check_request(queue, options.partitions or None, options.topics or None, start, retry=retry, kind=kind)
+    return check_request(
+        queue, options.partitions or None, options.topics or None, start, retry=retry, bound=options.bound,
+        kind=options.kind or None,
+    )  # fmt: skip
 
 
 def _retry(given: Any) -> dict[str, object]:

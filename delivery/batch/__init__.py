@@ -10,7 +10,7 @@ from delivery.batch.decode import Batch, open_batch
 from delivery.batch.encode import Row, encode
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header, headers_in, peek, stamp
 from delivery.batch.rows import Rows
-from delivery.batch.select import select
+from delivery.batch.select import is_aside, select, without_asides
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -22,8 +22,10 @@ __all__ = [
     "Rows",
     "encode",
     "headers_in",
+    "is_aside",
     "open_batch",
     "peek",
     "select",
     "stamp",
+    "without_asides",
 ]

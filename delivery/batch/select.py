@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from itertools import accumulate
+from typing import Final, Protocol
 
 from delivery.batch.decode import Batch, open_batch
 from delivery.batch.encode import assemble
 from delivery.batch.layout import HEADER_BYTES, Header
+from delivery.model import ASIDE
 
 Refuses = Callable[[Header, bytes], bool]
 """Whether nothing is wanted of a batch with this header and topic dictionary, for sure."""
@@ -26,12 +28,33 @@ class Wanted(Protocol):
         """The places of those that are, rising."""
 
 
+_ASIDE_AT: Final = HEADER_BYTES + 1
+"""Where the first topic of the dictionary begins, behind the byte of its length."""
+_ASIDE: Final = ASIDE.encode("ascii")
+
+
+def is_aside(header: Header, data: bytes, at: int = 0) -> bool:
+    """Whether the batch that begins at `at` is one of the engine's own, which nobody reads as messages."""
+    return header.topic_count == 1 and data.startswith(_ASIDE, at + _ASIDE_AT)
+
+
+def without_asides(data: bytes, headers: Sequence[Header]) -> tuple[bytes, Sequence[Header]]:
+    """The batches of a string, each with its header, that are for readers: all of them, most of the time."""
+    starts = list(accumulate((header.length for header in headers), initial=0))
+    kept = [(header, at) for header, at in zip(headers, starts, strict=False) if not is_aside(header, data, at)]
+    if len(kept) == len(headers):
+        return data, headers
+    return b"".join(data[at : at + header.length] for header, at in kept), [header for header, _ in kept]
+
+
 def select(header: Header, data: bytes, wanted: Wanted) -> bytes | None:
     """The messages of the batch that are wanted: `data` itself if all are, None if none is.
 
     The header and the dictionary behind it decide for most batches; only one that holds both kinds is opened and
     packed anew.
     """
+    if is_aside(header, data):
+        return None
     decided = wanted.decide(header, dictionary_in(header, data))
     if decided is not None:
         return data if decided else None

@@ -46,7 +46,9 @@ log = logging.getLogger(__name__)
 Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Where clients connect; 0: any free.")]
 HttpPort = Annotated[
     int,
-    typer.Option(min=0, max=65535, metavar="PORT", help="For /metrics, /healthz and /readyz; 0: any free one."),
+    typer.Option(
+        min=0, max=65535, metavar="PORT", help="For topics over HTTP, /metrics, /healthz and /readyz; 0: any free one."
+    ),
 ]
 OtherZooKeeper = Annotated[
     str | None,
@@ -60,6 +62,13 @@ HBaseThrift = Annotated[
     str | None,
     typer.Option(metavar="HOSTS", show_default="127.0.0.1:9090", help="HBase's Thrift gateways: HOST:PORT,…"),
 ]
+ListenerNetworks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CIDR,…", show_default="all but loopback and link-local",
+        help="Where listeners of subscribers may be.",
+    ),
+]  # fmt: skip
 Processes = Annotated[
     int, typer.Option(min=1, max=64, metavar="N", help="Hosts to run, each a process; given ports are the first ones.")
 ]
@@ -106,6 +115,7 @@ def serve(
     store: Annotated[str, typer.Option(metavar="KIND", help="Where messages are stored: log or hbase.")] = "log",
     hbase_thrift: HBaseThrift = None,
     session_timeout: Annotated[float | None, _span("How soon others notice that this host died (6s).")] = None,
+    listener_networks: ListenerNetworks = None,
     grace: Annotated[float | None, _span("How long a stop waits for subscribers' answers (10s).")] = None,
     segment_size: Annotated[int | None, _size("Of a log segment; retention drops whole ones (64MiB).")] = None,
     tail_cache: Annotated[int | None, _size("Memory for the newest messages (64MiB).")] = None,
@@ -131,6 +141,7 @@ def serve(
     flags: dict[str, Any] = {
         "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
         "tail_cache_bytes": tail_cache, "hbase_thrift": hbase_thrift,
+        "listener_networks": listener_networks,
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
     http = None if no_http else http_port

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
@@ -93,6 +93,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """What of, if it is a replay; `end` and lags are those of its stretch then."""
     finished: bool = False
     """Whether it is a replay of which nothing is left."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
 
     @property
     def attached(self) -> tuple[str, ...]:
@@ -195,7 +197,7 @@ class Admin:
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
             record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
-            _is_over(record.replay, partitions),
+            _is_over(record.replay, partitions), record.bound,
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
@@ -204,7 +206,7 @@ class Admin:
         found = self._catalog.subscription(request.queue, name)
         if found is not None and found.generation == queue.generation:
             raise SubscriptionExists(f"queue {queue.name!r} has a subscription {name!r} already")
-        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), time.time_ns() // 1_000_000)
+        record = new_record(request, name, queue, None, partial(self._last_id, queue.name), wall.ms())
         if found is not None:
             self._catalog.delete_subscription(found.queue, name)
         self._catalog.put_subscription(record, create=True)
@@ -234,7 +236,7 @@ class Admin:
 
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
-        return self._catalog.release_parked(queue, name, keys, time.time_ns() // 1_000_000)
+        return self._catalog.release_parked(queue, name, keys, wall.ms())
 
     def seek(
         self, queue: str, name: str, to: Start, partitions: Iterable[int] | None, *, force: bool, dry_run: bool
@@ -290,7 +292,7 @@ class Admin:
         if header is None:
             return 0.0
         oldest = MessageId(max(header.base_id, position + 1))
-        return max(0.0, time.time() - oldest.timestamp_ms / 1000)
+        return max(0.0, wall.seconds() - oldest.timestamp_ms / 1000)
 
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)

@@ -19,7 +19,7 @@ from delivery.client.replays import Stretch
 from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
-from delivery.metastore.catalog import open_catalog
+from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
@@ -46,13 +46,15 @@ def connect(zookeeper: str = "127.0.0.1:2181", *, session_timeout: float = 10.0,
 class Client:
     """Queues and their administration. Thread-safe, not for use after a fork. `close` closes all that came from it."""
 
-    def __init__(self, session: ZooKeeperClient) -> None:
-        """Takes over a session that was started; `connect` makes one."""
+    def __init__(
+        self, session: ZooKeeperClient, catalog: Catalog | None = None, calls: Calls | None = None
+    ) -> None:  # fmt: skip
+        """Takes over a session that was started; `connect` makes one. `catalog` and `calls` are for the test kit."""
         self._session = session
         self._pool = Pool(connect_deadline=CONNECT_SECONDS, call_deadline=CALL_SECONDS)
-        self._catalog = open_catalog(session)
+        self._catalog = catalog or open_catalog(session)
         self._owners = Owners(self._catalog)
-        self._calls = Calls(self._owners, self._pool)
+        self._calls = calls or Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._lock = threading.Lock()
@@ -214,32 +216,33 @@ class Client:
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
         filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
-        kind: Kind = "exclusive",
+        kind: Kind = "exclusive", bound: int = 0,
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter`, `start`, `retry` and `kind` as in Subscriber.subscribe. Raises
+        `partitions`, `topics`, `filter`, `start`, `retry`, `kind` and `bound` as in Subscriber.subscribe. Raises
         SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has
         to be asked for.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, bound=bound)
         return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, dry_run: bool = False,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, bound: int | None = None,
+        dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes, attached or not; its workers follow at once, from their checkpoints on.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
         is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
-        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. What is out
-        at that moment may still be handled under the old preferences. Gives them as they are then; `dry_run` changes
-        nothing.
+        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `bound` as
+        in Subscriber.subscribe. What is out at that moment may still be handled under the old preferences. Gives them
+        as they are then; `dry_run` changes nothing.
 
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
-        return self._open().update_subscription(queue, name, change(topics, filter, retry), dry_run=dry_run)
+        return self._open().update_subscription(queue, name, change(topics, filter, retry, bound), dry_run=dry_run)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.
@@ -291,8 +294,10 @@ class Client:
             known = self._queues.get(record.name)
             if known is not None and known.record == record:
                 return known
-            made = Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))
-            self._queues[record.name] = made
+            made = self._queues[record.name] = self._make_queue(record)
         if known is not None and known.record.generation != record.generation:
             known.close()  # it was deleted; with other settings it goes on for those who have it
         return made
+
+    def _make_queue(self, record: QueueRecord) -> Queue:
+        return Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))

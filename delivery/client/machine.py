@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -42,6 +43,9 @@ class Target(msgspec.Struct, frozen=True):
     partitions: int
     outgoing: Outgoing
     owners: Owners
+    sender: type[Sender] = Sender
+    random: Callable[[], Random] = Random
+    """Decides where messages without a key go."""
 
 
 class Machine:
@@ -53,11 +57,11 @@ class Machine:
         self._timeout = checked_timeout(timeout)
         self._outgoing = target.outgoing
         self._limits = limits.check()
-        router = Router(target.queue, target.partitions, Random())
+        router = Router(target.queue, target.partitions, target.random())
         self._accumulator = Accumulator(router, limits, target.outgoing.body_bytes_max + ROW_BYTES)
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._sender = Sender(target.queue, target.owners, self._accumulator, self._room, in_flight)
+        self._sender = target.sender(target.queue, target.owners, self._accumulator, self._room, in_flight)
         self._closed = False
         self._forks = _forks
 

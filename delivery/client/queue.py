@@ -40,6 +40,8 @@ class PartitionBounds(msgspec.Struct, frozen=True):
 class Queue:
     """One queue of a Client, which it lives with: closing the client ends it. Thread-safe."""
 
+    _publisher_kind: type[Publisher] = Publisher
+
     def __init__(self, record: QueueRecord, owners: Owners, calls: Calls, look: Callable[[], QueueRecord]) -> None:
         self._record, self._owners, self._calls = record, owners, calls
         settings = record.settings
@@ -117,7 +119,7 @@ class Queue:
         limits = Limits(
             linger=linger_ms / 1000, batch_bytes=batch_bytes, batch_messages=batch_messages, buffer_bytes=buffer_bytes
         )
-        made = Publisher(self._target(), limits, in_flight=in_flight, timeout=timeout, hop=hop)
+        made = self._publisher_kind(self._target(), limits, in_flight=in_flight, timeout=timeout, hop=hop)
         with self._lock:
             self._check_open()
             self._publishers.add(made)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import msgspec
 
+from delivery import wall
 from delivery.client.calls import Calls
 from delivery.client.positions import ASK_SECONDS, Move, Positions
 from delivery.errors import InvalidRequest, SubscriptionBusy, SubscriptionExists, UnknownSubscription
@@ -46,7 +46,7 @@ class Replays:
         stretches = self._stretches(record, first, last)
         if not any(one.messages for one in stretches):
             raise InvalidRequest(f"there is nothing to replay: queue {record.queue!r} holds no message in between")
-        shadow = shadow_of(record, into, stretches, pace, filter_, time.time_ns() // 1_000_000)
+        shadow = shadow_of(record, into, stretches, pace, filter_, wall.ms())
         if not dry_run:
             if self._catalog.subscription(record.queue, into) is not None:  # of an earlier queue of this name
                 self._catalog.delete_subscription(record.queue, into)
@@ -118,5 +118,5 @@ def shadow_of(
     wanted = kept(filter_asked(filter_), record.filter)
     return msgspec.structs.replace(
         record, name=into, created_ms=now_ms, starts={one.partition: int(one.after) for one in stretches},
-        filter=wanted, newest={}, moves=0, released_ms=0, replay=replay,
+        filter=wanted, newest={}, holders={}, moves=0, released_ms=0, replay=replay,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Self
 
 import msgspec
 
+from delivery import wall
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
@@ -176,7 +177,7 @@ class PartitionScanner(Scanner):
         after = check_start(place)
         if after == LATEST:
             return self._last_id() + 1
-        in_future = start and after >= first_id_at(time.time_ns() // 1_000_000 + 1)
+        in_future = start and after >= first_id_at(wall.ms() + 1)
         if in_future and after > self._last_id():
             raise InvalidRequest(f"the start {str(place)[:40]} lies in the future")
         return after + 1

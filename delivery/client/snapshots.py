@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from delivery import wall
 from delivery.client.positions import Move, Positions
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.snapshots import Snapshot, check_snapshot_name, unknown_snapshot
@@ -18,7 +17,7 @@ class Snapshots:
     def create(self, queue: str, name: str, snapshot: str, *, dry_run: bool) -> Snapshot:
         """See Client.create_snapshot."""
         check_snapshot_name(snapshot)
-        found = self._catalog.look(queue, name, time.time_ns() // 1_000_000)
+        found = self._catalog.look(queue, name, wall.ms())
         if not dry_run:
             self._catalog.add_snapshot(queue, name, snapshot, found)
         return found

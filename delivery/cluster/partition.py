@@ -9,6 +9,7 @@ from typing import Protocol
 
 import trio
 
+from delivery import hop
 from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.cluster.feed import PartitionFeed
@@ -66,9 +67,7 @@ class PartitionReader:
             return None
         if self._tail.covers(owned.key, after):
             return self._tail.read(owned.key, after, bytes_max, refuses)
-        return await trio.to_thread.run_sync(
-            self._store.read, owned.key, after, bytes_max, refuses, limiter=self._limiter
-        )
+        return await hop.run_sync(self._store.read, owned.key, after, bytes_max, refuses, limiter=self._limiter)
 
     def newest(self, owned: OwnedPartition, after: int, bytes_max: int) -> Chunk | None:
         """What `read` would give, if that is in memory."""
@@ -78,11 +77,11 @@ class PartitionReader:
 
     async def bounds(self, owned: OwnedPartition) -> Bounds:
         """What the partition holds now."""
-        return await trio.to_thread.run_sync(self._store.bounds, owned.key, limiter=self._limiter)
+        return await hop.run_sync(self._store.bounds, owned.key, limiter=self._limiter)
 
     async def count(self, owned: OwnedPartition, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`."""
-        return await trio.to_thread.run_sync(self._store.count, owned.key, after, until, limiter=self._limiter)
+        return await hop.run_sync(self._store.count, owned.key, after, until, limiter=self._limiter)
 
     async def locate(self, owned: OwnedPartition, after: int, until: int, counts: Sequence[int]) -> list[int]:
         """See `storage.locating.locate`."""

@@ -28,6 +28,7 @@ Changed = Callable[[QueueRecord, QueueRecord | None], None]
 Held = Callable[[], Sequence[tuple[str, str]]]
 
 _PAUSE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 5.0
 _UNWATCHED_SECONDS: Final = 30.0
 """How often queues are read that cannot be watched, because their record is damaged or too much is watched."""
 
@@ -56,6 +57,9 @@ class QueueTable:
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
         self._unwatched: set[str] = set()
+        self._refreshing: str | None = None
+        """What `run` is reading now; None, too, when a caller has learned of it meanwhile, which may be later news."""
+        self._refreshed = trio.lowlevel.ParkingLot()
         self._bell: Doorbell | None = None
         self._on_change: list[Changed] = []
 
@@ -79,7 +83,17 @@ class QueueTable:
         if name not in self._known:  # else `run` has read it in the meantime, and later
             self._learn(name, record)
             self._hint(name)
+            self._refreshing = None if self._refreshing == name else self._refreshing
         return self._known[name]
+
+    async def look(self, name: str) -> None:
+        """Return when `run` has read a queue anew that this host has just changed; soon, whether it can or not."""
+        if name not in self._known:
+            return
+        self._hint(name)
+        with trio.move_on_after(_LOOK_SECONDS):
+            while name in self._stale or name == self._refreshing:
+                await self._refreshed.park()
 
     def _read_new(self, names: Sequence[str]) -> list[QueueRecord | HootError]:
         """The queues that were asked for, each one once: a subscription asks for one queue as often as it is wide."""
@@ -134,13 +148,18 @@ class QueueTable:
         while self._stale:
             name = min(self._stale)
             self._stale.discard(name)
+            self._refreshing = name
             try:
                 found = await trio.to_thread.run_sync(self._read, name, partial(self._changed, name))
             except BaseException:
                 self._stale.add(name)
+                self._refreshing = None
                 raise
-            for record in found:
-                self._learn(name, record)
+            if self._refreshing == name:  # else it is stale, and read again
+                for record in found:
+                    self._learn(name, record)
+            self._refreshing = None
+            self._refreshed.unpark_all()
 
     def _changed(self, name: str, _: object) -> None:
         """The watch of a queue fired, on another thread."""

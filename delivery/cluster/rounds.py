@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
+from delivery import hop
 from delivery.errors import HootError, again
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class Rounds(Generic[T, R]):
         answers: Sequence[R | BaseException]
         try:
             with trio.CancelScope(shield=True):
-                answers = await trio.to_thread.run_sync(self._work, [one.item for one in group])
+                answers = await hop.run_sync(self._work, [one.item for one in group])
         except BaseException as error:  # noqa: BLE001 - all of them raise it
             answers = [error] * len(group)
         for one, answer in zip(group, answers, strict=True):

@@ -24,6 +24,7 @@ from typing import Protocol
 
 import trio
 
+from delivery import hop
 from delivery.config import HostConfig
 from delivery.dispatch.progress import CheckpointKey, Due, Place, Progress
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
@@ -137,7 +138,7 @@ class CheckpointKeeper:
         keys = {progress.key for progress in group}
         self._under_way |= keys
         try:
-            outcomes = await trio.to_thread.run_sync(self._store.save_states, saves)
+            outcomes = await hop.run_sync(self._store.save_states, saves)
         except HootError as unavailable:
             outcomes = [unavailable] * len(group)
         except BaseException:

@@ -6,12 +6,12 @@ position moves past the message: what is lost in between is the knowledge of it,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import MessageTooLarge
 from delivery.metastore.managers.records import Attempts
 from delivery.model import Message, encode_headers, tolerant_headers
@@ -46,7 +46,7 @@ def headers_of(letter: DeadLetter) -> Mapping[str, bytes]:
         "reason": letter.reason, "failures": str(attempts.failures), "crashes": str(attempts.suspected),
         "first-error": attempts.first_error,
         "last-error": attempts.last_error, "id": str(message.id), "queue": message.queue,
-        "partition": str(message.partition), "time": f"{time.time():.3f}",
+        "partition": str(message.partition), "time": f"{wall.seconds():.3f}",
     }  # fmt: skip
     ours = {PREFIX + name: text.encode(errors="replace") for name, text in told.items()}
     own = {name: value for name, value in tolerant_headers(message.header_block).items() if name not in ours}

@@ -15,6 +15,7 @@ import trio
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.link import Connect
 from delivery.dispatch.members import Members
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey
@@ -83,6 +84,8 @@ class Tools(msgspec.Struct, frozen=True):
     counters: Counters
     config: HostConfig
     letters: DeadLetters
+    connect: Connect
+    """To listeners."""
 
 
 class Delivery:
@@ -95,7 +98,7 @@ class Delivery:
         self._tools = tools
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
-        self._members = Members(attached, tools.config)
+        self._members = Members(attached, tools.config, tools.connect)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
@@ -198,7 +201,9 @@ class Delivery:
         record, state = self.attached.subscription, taken.value
         position = self._position(key, taken, watermark)
         newest = record.newest.get(key.partition, 0)
-        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
+        return Begin(
+            position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound
+        )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

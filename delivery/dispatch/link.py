@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -21,6 +21,9 @@ from delivery.metastore.records import ListenerRecord
 from delivery.rpc.connection import Connection
 
 log = logging.getLogger(__name__)
+
+Connect = Callable[[str, int], Awaitable[Connection]]
+"""Connects to an address and a port. Raises SubscriberUnreachable."""
 
 
 class PackedTarget:
@@ -56,8 +59,12 @@ class PackedTarget:
 class Link:
     """Owns the connection while `run` runs; workers wait for it in `target`."""
 
-    def __init__(self, queue: str, subscription: str, listener: ListenerRecord, config: HostConfig) -> None:
+    def __init__(
+        self, queue: str, subscription: str, listener: ListenerRecord, config: HostConfig,
+        connect: Connect,
+    ) -> None:  # fmt: skip
         self._queue, self._subscription, self._listener, self._config = queue, subscription, listener, config
+        self._connect = connect
         self._target: Target | None = None
         self._connected = trio.Event()
         self._reachable = True
@@ -82,7 +89,7 @@ class Link:
 
     async def _serve_one(self) -> bool:
         """One connection, from hello until it breaks. True when it was good for anything."""
-        connection = await Connection.open(self._listener.address, self._listener.port)
+        connection = await self._connect(self._listener.address, self._listener.port)
         try:
             return await self._use(connection)
         finally:

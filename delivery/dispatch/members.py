@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.link import Link
+from delivery.dispatch.link import Connect, Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.target import Target
 from delivery.metastore.records import ListenerRecord
@@ -43,8 +43,8 @@ class Way:
 class Members:
     """Owns the links while `run` runs."""
 
-    def __init__(self, attached: Attached, config: HostConfig) -> None:
-        self._config = config
+    def __init__(self, attached: Attached, config: HostConfig, connect: Connect) -> None:
+        self._config, self._connect = config, connect
         self._queue, self._name = attached.subscription.queue, attached.subscription.name
         self._nursery: trio.Nursery | None = None
         self._links: dict[ListenerRecord, Link] = {}
@@ -89,7 +89,7 @@ class Members:
             self._nursery = None
 
     def _add(self, record: ListenerRecord) -> None:
-        self._links[record] = link = Link(self._queue, self._name, record, self._config)
+        self._links[record] = link = Link(self._queue, self._name, record, self._config, self._connect)
         if self._nursery is not None:
             self._nursery.start_soon(self._run_one, record, link)
 

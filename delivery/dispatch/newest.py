@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import trio
-
+from delivery import hop
 from delivery.batch import Header, open_batch, peek, select
 from delivery.batch.pick import pick
 from delivery.batch.select import Refuses
@@ -115,7 +114,7 @@ class NewestSource:
             self._read = None if chunk is None else (after, chunk)
         if self._read is None:
             return Chunk(b"", (), survey.end)
-        return await trio.to_thread.run_sync(survey.newest, self._read[1], after)
+        return await hop.run_sync(survey.newest, self._read[1], after)
 
     async def _surveyed(self, after: int) -> Survey:
         """The survey of the stretch that `after` is in."""
@@ -128,7 +127,7 @@ class NewestSource:
             if chunk is None:  # retention dropped the rest
                 survey.end = self._until
             else:
-                await trio.to_thread.run_sync(survey.note, chunk, self._until)
+                await hop.run_sync(survey.note, chunk, self._until)
         self._survey = survey
         return survey
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
 import trio
 
+from delivery import wall
 from delivery.batch import open_batch
 from delivery.batch.pick import pick
 from delivery.dispatch.morgue import Morgue
@@ -33,13 +34,16 @@ class Sender(Protocol):
     async def ready(self) -> None:
         """Return when it takes a push."""
 
+    async def quiet(self) -> None:
+        """Return when nothing is out, and send nothing but the retry push that follows until that is answered."""
+
     def send_again(self, step: SendAgain, data: bytes) -> None:
         """Send a retry push."""
 
 
 def wall_ms() -> int:
     """The time in ZooKeeper, where due times outlive their host."""
-    return time.time_ns() // 1_000_000
+    return wall.ms()
 
 
 class Retrier:
@@ -68,6 +72,11 @@ class Retrier:
         """A retry push was answered."""
         self.parking.answered(slot, failures, self.now_ms)
         self.changed()
+
+    def broken(self) -> None:
+        """The connection broke."""
+        if self.parking.broken():
+            self._ledger.note_parked(self.parking.waiting())
 
     def changed(self) -> None:
         """Write down what is parked now, and look what is to be done."""
@@ -104,8 +113,10 @@ class Retrier:
             self.parking.gave_up(step.slot, self.now_ms)
             self.changed()
             return
+        if step.alone:
+            await sender.quiet()
         await sender.ready()
-        sender.send_again(SendAgain(step.slot, found, step.settled), data)
+        sender.send_again(msgspec.structs.replace(step, ids=found), data)
 
     async def _read(self, ids: Sequence[int]) -> tuple[tuple[int, ...], bytes]:
         """As many of the first of these messages as a push takes and the partition holds without a gap."""

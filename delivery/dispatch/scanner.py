@@ -6,13 +6,14 @@ Batches pass unopened; a filter looks at each batch's header and dictionary, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 import trio
 
-from delivery.batch import peek, select
+from delivery import hop
+from delivery.batch import peek, select, without_asides
 from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.filters import Filter
@@ -77,7 +78,7 @@ class MessageScanner:
         A chunk of thousands takes tens of milliseconds then, and other deliveries go on meanwhile.
         """
         if self._wanted is not None and self._wanted.looks_inside:
-            return await trio.to_thread.run_sync(self._pieces, chunk)
+            return await hop.run_sync(self._pieces, chunk)
         return self._pieces(chunk)
 
     async def _rest(self) -> None:
@@ -106,7 +107,8 @@ class MessageScanner:
     def _pieces(self, chunk: Chunk) -> list[Piece]:
         """What is wanted of a chunk, and what was left out behind it: no push tells the listener of that."""
         if (wanted := self._wanted) is None:
-            return [Piece(chunk.last_id, sum(header.count for header in chunk.headers), chunk.data)]
+            data, headers = without_asides(chunk.data, chunk.headers)
+            return _laid_out(chunk, [data], sum(header.count for header in headers), headers[-1].last_id if data else 0)
         kept, messages, at, end = [], 0, 0, 0
         for header in chunk.headers:
             data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
@@ -117,8 +119,13 @@ class MessageScanner:
                 end = header.last_id
             else:
                 self._refuses = wanted.refuses
-        pieces = [Piece(end, messages, kept[0] if len(kept) == 1 else b"".join(kept))] if kept else []
-        return pieces if end == chunk.last_id else [*pieces, Piece(chunk.last_id, 0, b"")]
+        return _laid_out(chunk, kept, messages, end)
+
+
+def _laid_out(chunk: Chunk, kept: Sequence[bytes], messages: int, end: int) -> list[Piece]:
+    """The batches of a chunk that were kept, up to id `end`, and its end, if that is another."""
+    pieces = [Piece(end, messages, kept[0] if len(kept) == 1 else b"".join(kept))] if messages else []
+    return pieces if end == chunk.last_id else [*pieces, Piece(chunk.last_id, 0, b"")]
 
 
 def _count(batch: bytes) -> int:

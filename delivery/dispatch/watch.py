@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
+from delivery import hop
 from delivery.dispatch.plan import Attached
 from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
@@ -123,7 +124,7 @@ class SubscriptionWatch:
         stale, listed, everything = self._stale, self._list_stale, self._all_stale
         self._stale, self._list_stale, self._all_stale, self._hinted = set(), False, False, trio.Event()
         try:
-            return await trio.to_thread.run_sync(self._read, stale, listed or everything, everything, known)
+            return await hop.run_sync(self._read, stale, listed or everything, everything, known)
         except HootError:
             self._stale |= stale
             self._list_stale |= listed

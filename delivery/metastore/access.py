@@ -16,6 +16,7 @@ from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.persistence import TopicPersistenceManager
 from delivery.metastore.managers.queues import QueueManager
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
+from delivery.metastore.managers.topics import TopicGenerations
 from delivery.metastore.ops import InDoubt, Op, Refused
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
@@ -37,6 +38,7 @@ class Managers:
         self.owners = TopicOwnershipManager(store)
         self.persistence = TopicPersistenceManager(store)
         self.subscriptions = SubscriptionDataManager(store)
+        self.topics = TopicGenerations(store)
 
 
 class Access:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
 
+from delivery import wall
 from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
 from delivery.filters.like import stars
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
-from delivery.metastore.records import QueueRecord
+from delivery.metastore.records import QueueRecord, TopicRecord
 from delivery.metastore.tables.base import Watcher
 from delivery.metastore.tables.versions import Versioned
 from delivery.model import QueueSettings, check_name, check_settings
@@ -22,10 +22,11 @@ from delivery.model import QueueSettings, check_name, check_settings
 class Queues(Access):
     """Creating, changing and deleting queues."""
 
-    def create_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
+    def create_queue(self, name: str, settings: QueueSettings, topic: TopicRecord | None = None) -> QueueRecord:
         """A new queue. Raises QueueExists and InvalidRequest."""
         check_name("queue", name)
-        record = QueueRecord(name, secrets.token_hex(8), time.time_ns() // 1_000_000, check_settings(settings))
+        check_settings(settings)
+        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic)
         self.managers.queues.create_queue(record)
         return record
 

@@ -30,6 +30,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
 from delivery.model import QueueSettings, lay_out
+from delivery.networks import Networks
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
@@ -59,11 +60,24 @@ class HostRecord(msgspec.Struct, frozen=True):
     bytes_per_second: float = 0.0
     draining: bool = False
     """It takes no new partitions and gives away those it has."""
+    networks: Networks = Networks()
+    """Where it connects to listeners."""
 
     @property
     def host_port(self) -> str:
         """Where it answers, in one word."""
         return f"{self.address}:{self.port}"
+
+
+class TopicRecord(msgspec.Struct, frozen=True):
+    """What a queue that was made as a topic of a namespace (seed 003) has beyond a queue's settings."""
+
+    generation: int
+    """1 for the first topic of the name, and higher for each that was made after its deletion."""
+    ttl_seconds: int
+    """Polls see nothing older. The queue's own age limit is above it, and is what is kept in the store."""
+    properties: dict[str, str]
+    """What the caller gave beyond `ttl`; it means nothing to Hoot."""
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
@@ -73,6 +87,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     generation: str
     created_ms: int
     settings: QueueSettings
+    topic: TopicRecord | None = None
+    """None for a queue that is no topic of a namespace."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +111,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
     newest: dict[int, int] = {}
     """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
     replay: Replay | None = None
@@ -139,7 +157,7 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.address}:{self.port}"
 
 
-lay_out(HostRecord, QueueRecord, SubscriptionRecord, ListenerRecord)
+lay_out(HostRecord, TopicRecord, QueueRecord, SubscriptionRecord, ListenerRecord)
 
 
 def host_path(host: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from delivery.batch import Batch, Header, peek
+from delivery.batch import Batch, Header, is_aside, peek
 from delivery.batch.layout import SPARSE, check_payload
 from delivery.errors import CorruptRecord, InvalidRequest, MessageTooLarge
 from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, QueueSettings, check_topic
 
 
-def admit(data: bytes, partition: int, settings: QueueSettings) -> Header:
+def admit(data: bytes, partition: int, settings: QueueSettings, *, aside: bool = False) -> Header:
     """The header of a batch that may be stored in `partition` of a queue with these settings.
+
+    Only the engine's own batches may be `aside` (see `model.ASIDE`).
 
     Raises CorruptRecord for bytes that are no whole batch with right checksums, MessageTooLarge for a body, key or
     header block over its limit, InvalidRequest for everything else that a publisher must not send.
@@ -20,8 +22,9 @@ def admit(data: bytes, partition: int, settings: QueueSettings) -> Header:
     check_payload(header, data)
     batch = Batch(header, data)
     _check_header(header, partition)
-    for topic in batch.topics:
-        check_topic(topic)
+    if not (aside and is_aside(header, data)):
+        for topic in batch.topics:
+            check_topic(topic)
     _check_sizes(batch, settings)
     return header
 

@@ -22,10 +22,12 @@ class Stored(msgspec.Struct, frozen=True):
 class PendingPublish(Promise[Stored]):
     """One batch from its arrival until its outcome: Stored, the error that refused it, or UnknownOutcome."""
 
-    __slots__ = ("batch", "partition", "queue", "size")
+    __slots__ = ("aside", "batch", "partition", "queue", "size")
 
-    def __init__(self, queue: str, partition: int, batch: bytes) -> None:
+    def __init__(self, queue: str, partition: int, batch: bytes, *, aside: bool = False) -> None:
+        """`aside` is for batches of the engine's own (see `model.ASIDE`)."""
         super().__init__()
+        self.aside = aside
         self.queue, self.partition, self.batch = queue, partition, batch
         self.size = len(batch)
 

@@ -41,13 +41,13 @@ class Publisher:
         self.pending_bytes = 0
         """Received and not stored yet."""
 
-    def begin(self, queue: str, partition: int, batch: bytes) -> PendingPublish:
+    def begin(self, queue: str, partition: int, batch: bytes, *, aside: bool = False) -> PendingPublish:
         """Take a batch. Never raises, never waits: the outcome, whatever it is, comes from `wait`.
 
         Batches of one partition are stored in the order of these calls. When the partition is not owned yet, they
-        wait, in order, for one claim.
+        wait, in order, for one claim. `aside` is for batches of the engine's own (see `model.ASIDE`).
         """
-        pending = PendingPublish(queue, partition, batch)
+        pending = PendingPublish(queue, partition, batch, aside=aside)
         self.pending_bytes += pending.size
         try:
             self._begin((queue, partition), pending)

@@ -47,7 +47,7 @@ class PartitionWriter:
         Raises what `admission.admit`, `Producers.find` and `IdClock.take` raise; then nothing has changed.
         """
         owned = self.owned
-        header = admit(pending.batch, owned.key.partition, owned.settings)
+        header = admit(pending.batch, owned.key.partition, owned.settings, aside=pending.aside)
         producer, sequence = header.producer_id, header.producer_sequence
         if producer and (earlier := self._producers.find(producer, sequence)) is not None:
             self._repeat(pending, earlier)

@@ -29,18 +29,22 @@ class Method(NamedTuple):
     """The declared exception struct, None when the method declares none."""
 
 
+def idl_path(name: str) -> Path:
+    """Where a file of `idl/` is. Raises ConfigError when it is missing, as in a damaged installation."""
+    path = next((folder / name for folder in _FOLDERS if (folder / name).is_file()), None)
+    if path is None:
+        raise ConfigError(f"{name} is missing from the installation; install hoot again")
+    return path
+
+
 def load_idl(name: str) -> Any:
     """The module made from `idl/<name>.thrift` (`delivery` or `subscriber`): its structs, constants and services.
 
-    Loaded once per process. Raises ConfigError when the file is missing, as in a damaged installation.
+    Loaded once per process. Raises ConfigError when the file is missing.
     """
     with _loading:
         if name not in _loaded:
-            paths = [folder / f"{name}.thrift" for folder in _FOLDERS]
-            path = next((path for path in paths if path.is_file()), None)
-            if path is None:
-                raise ConfigError(f"{name}.thrift is missing from the installation; install hoot again")
-            _loaded[name] = thriftpy2.load(str(path), module_name=f"hoot_{name}_thrift")
+            _loaded[name] = thriftpy2.load(str(idl_path(f"{name}.thrift")), module_name=f"hoot_{name}_thrift")
         return _loaded[name]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from delivery.hbase import Tables, parse_gateways
+from delivery.local import LocalEngine
 from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
@@ -19,9 +20,11 @@ from delivery.storage.base import MessageStore
 from delivery.storage.hbase import HBaseStore
 from delivery.storage.log import SegmentedLog
 from delivery.storage.memory import MemoryDisk, MemoryStore
+from delivery.testing.znodes import Tree
+from tests.applications import KitWorld, RealWorld, World
 from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, OTHER
-from tests.znodes import FakeZNodes, Tree
+from tests.znodes import FakeZNodes
 
 Host = Callable[[], MessageStore]
 StartStore = Callable[[], MetaStore]
@@ -102,3 +105,20 @@ def table(request: pytest.FixtureRequest, metastore: MetaStore) -> MetastoreTabl
 @pytest.fixture
 def scannable(metastore: MetaStore) -> MetastoreScannableTable:
     return metastore.create_scannable_table("t")
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The ZooKeeper of an engine of child processes."""
+    with LocalEngine(tmp_path_factory.mktemp("engine")) as running:
+        yield running.address
+
+
+@pytest.fixture(params=["kit", pytest.param("engine", marks=pytest.mark.integration)])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Where an application runs: the engine of the test kit, and a real one."""
+    made = KitWorld() if request.param == "kit" else RealWorld(request.getfixturevalue("served"))
+    try:
+        yield made
+    finally:
+        made.close()

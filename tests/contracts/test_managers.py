@@ -23,9 +23,10 @@ from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.znodes import ZNodes
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.testing.znodes import Tree
 from tests.metastore_managers import OWNER, SEALED, preferences
 from tests.metastore_tables import ANY, NEW, StartStore, refused
-from tests.znodes import FakeZNodes, Tree
+from tests.znodes import FakeZNodes
 
 # -- ownership: TestMetadataManager.testOwnerInfo -------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from delivery.publish.publisher import Publisher
 from delivery.storage.base import Append
 from delivery.storage.tail import TailCache
 from tests.dispatch import KeptLetters
+from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Crashed, Machine, here
@@ -185,5 +186,6 @@ async def _answer(work: Callable[[], Awaitable[object]], reply: Callable[[object
 def _supervisor(
     session: Any, catalog: Catalog, keeper: CheckpointKeeper, sharing: Sharing, taker: StateTaker
 ) -> Supervisor:  # fmt: skip
-    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG, KeptLetters())
+    connect = cast("Any", SimulatedConnection.open)
+    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG, KeptLetters(), connect)
     return Supervisor(SubscriptionWatch(session, catalog), keeper, tools, CONFIG)

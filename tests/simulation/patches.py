@@ -17,11 +17,10 @@ from trio._core import _run
 from delivery.client import sender
 from delivery.cluster.hosts import membership, peers
 from delivery.cluster.sharing import placing
-from delivery.dispatch import delivery, link, retrier
+from delivery.dispatch import delivery, retrier
 from delivery.metastore import access
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables import zookeeper as tables
-from tests.simulation.connection import SimulatedConnection
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import here, spend
 from tests.simulation.peers import SimulatedPool, open_stream
@@ -65,7 +64,6 @@ def simulated(seed: int, kernel: Kernel) -> Iterator[None]:
     replaced: list[tuple[object, str, object]] = [
         (trio.to_thread, "run_sync", _run_sync),
         (trio, "open_tcp_stream", open_stream),
-        (link, "Connection", SimulatedConnection),
         (peers, "Pool", SimulatedPool),
         (membership, "is_gone", _is_gone),
         (tables, "OneShots", StrandShots),

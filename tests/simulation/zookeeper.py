@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 from delivery.metastore.ops import Create, Delete, Op, Refused, Set
 from delivery.metastore.watches import Kind
 from delivery.metastore.znodes import Aspect
+from delivery.testing.znodes import Tree
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Resume
-from tests.znodes import FakeZNodes, Tree
+from tests.znodes import FakeZNodes
 
 Fired = Callable[[], None]
 Applied = Callable[[str, Op], None]

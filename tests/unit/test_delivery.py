@@ -19,6 +19,7 @@ from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
+from delivery.rpc.connection import Connection
 from tests.dispatch import KeptLetters, NoCounters, ScriptedPartition
 from tests.hosting import eventually
 
@@ -58,7 +59,7 @@ def attached() -> Attached:
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
     keeper = CheckpointKeeper(states, HostConfig(), lambda *_: None)
     taker = StateTaker(states, lambda *place: (fenced if fenced is not None else []).append(place))
-    return Tools(partitions, keeper, taker, NoCounters(), HostConfig(), KeptLetters())
+    return Tools(partitions, keeper, taker, NoCounters(), HostConfig(), KeptLetters(), Connection.open)
 
 
 def begun_at(position: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -28,6 +29,9 @@ class ScriptedQueues:
         self.fail: HootError | None = None
         self.throttled = False
         self.is_laid_out = True
+        self.gate = threading.Event()
+        """Queues that are not there are reported when it is set."""
+        self.gate.set()
 
     def queue(self, name: str, watch: Watcher | None = None) -> QueueRecord:
         self.reads += 1
@@ -38,6 +42,7 @@ class ScriptedQueues:
         if watch is not None:
             self.watchers[name] = watch
         if name not in self.records:
+            assert self.gate.wait(10)
             raise UnknownQueue(name)
         return self.records[name]
 
@@ -216,5 +221,42 @@ def test_a_queues_that_lost_everything_is_no_reason_to_delete_what_is_stored() -
         await trio.sleep(0.05)
         assert await table.get("orders") == queue_record()
         assert changes == []
+
+    follow(queues, story)
+
+
+def test_who_changed_a_queue_may_wait_until_the_change_is_known() -> None:
+    queues = ScriptedQueues(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        queues.records["orders"] = queue_record(ttl_seconds=5.0)
+        await table.look("orders")
+        assert (await table.get("orders")).settings.ttl_seconds == 5.0
+        del queues.records["orders"]
+        await table.look("orders")
+        assert table.names() == []
+        await table.look("orders")
+        assert len(changes) == 2
+
+    follow(queues, story)
+
+
+def test_an_old_reading_does_not_end_a_queue_that_was_made_again_and_asked_for_meanwhile() -> None:
+    queues = ScriptedQueues(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        watcher = queues.watchers["orders"]
+        queues.put(None)
+        await eventually(lambda: table.names() == [])
+        queues.gate.clear()
+        reads = queues.reads
+        watcher(WatchEvent.DELETED)  # one hint too many
+        await eventually(lambda: queues.reads > reads)
+        queues.records["orders"] = queue_record(generation="g2")
+        assert (await table.get("orders")).generation == "g2"
+        queues.gate.set()
+        await eventually(lambda: "orders" in queues.watchers)
+        assert [after for _, after in changes] == [None]
+        assert (await table.get("orders")).generation == "g2"
 
     follow(queues, story)

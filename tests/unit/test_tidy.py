@@ -33,7 +33,8 @@ def kept_files() -> list[Path]:
     if (TOP / ".git").exists() and listed.returncode == 0:
         paths = [TOP / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        paths = [p for d in ("delivery", "subscriber", "tests", "idl", "docs", "docker") for p in (TOP / d).rglob("*")]
+        folders = ("delivery", "subscriber", "tests", "examples", "idl", "docs", "docker")
+        paths = [path for folder in folders for path in (TOP / folder).rglob("*")]
     return sorted(path for path in paths if path.is_file() and "__pycache__" not in path.parts)
 
 

@@ -52,6 +52,19 @@ def test_the_trio_face_does_the_same(address: str, host: HostProcess) -> None:
                 made = await client.create_subscription(name, "later", partitions=1, start="earliest")
                 assert (made.starts, await client.subscriptions(name)) == ({1: 0}, ["later"])
                 assert (await client.parked(name, "later"), await client.release(name, "later")) == ([], 0)
+                taken = await client.create_snapshot(name, "later", "now")
+                assert (await client.snapshots(name, "later"), await client.snapshot(name, "later", "now")) == (
+                    {"now": taken}, taken,
+                )  # fmt: skip
+                [back] = await client.restore_snapshot(name, "later", "now", force=True)
+                assert (back.partition, back.before, back.after) == (1, 0, 0)
+                await client.delete_snapshot(name, "later", "now")
+                [stretch] = await client.replay(name, "later", "shadow", start="earliest", speed="max")
+                assert stretch.messages == (await queue.bounds(1)).messages
+                assert await client.promote(name, "shadow", dry_run=True) == (
+                    "later", await client.seek(name, "later", stretch.after + 1, dry_run=True)
+                )  # fmt: skip
+                await client.delete_subscription(name, "shadow")
                 letters = await client.dead_letters(name, "later")
                 assert await letters.letters() == []
                 await letters.redrive([])

@@ -1,0 +1,160 @@
+"""Publishing to a topic that this host owns, and polling it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from delivery.api.rest.administration import Topic
+from delivery.api.rest.ledgers import NOTED, Ledgers, messages_in
+from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
+from delivery.batch import BATCH_COUNT_MAX, Header, Row, encode
+from delivery.cluster.ownership import Ownership
+from delivery.cluster.partition import OwnedPartition
+from delivery.cluster.queues import QueueTable
+from delivery.errors import HootError, InvalidRequest, TransactionExpired, UnknownOutcome, UnknownQueue
+from delivery.messaging import marks
+from delivery.messaging.ids import read_start
+from delivery.messaging.names import PARTITION, TRANSACTION_LIFE_MS
+from delivery.messaging.polling import Given, Group, Poll, check_limit
+from delivery.messaging.transactions import read_snapshot
+from delivery.metastore.records import TopicRecord
+from delivery.publish.pending import Stored
+from delivery.publish.publisher import Publisher
+from delivery.publish.writer import Clock, wall_clock_ms
+
+READ_BYTES: Final = 128 * 1024
+"""Read at once for a poll, unless a single batch is larger: its messages pass through Python one by one."""
+MESSAGES_MAX: Final = 1_000_000
+"""In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
+_POINTERS_PER_MS: Final = 1_000_000
+"""A write pointer tells when its transaction began."""
+
+
+class Exchange:
+    """The calls that the owner of a topic's partition answers. On another host they raise NotOwner, nothing done."""
+
+    def __init__(
+        self, publisher: Publisher, ownership: Ownership, queues: QueueTable, now_ms: Clock = wall_clock_ms
+    ) -> None:  # fmt: skip
+        self._publisher, self._ownership, self._queues, self._now_ms = publisher, ownership, queues, now_ms
+        self._ledgers = Ledgers(now_ms)
+
+    async def publish(self, topic: Topic, request: PublishRequest) -> Published | None:
+        """Store messages; without any, make visible what was stored under the transaction's pointer.
+
+        Gives what undoes it, None outside transactions. Raises TransactionExpired.
+        """
+        pointer, bodies = request.pointer, _checked(request.messages)
+        if pointer is None and not bodies:
+            raise InvalidRequest("a publish outside transactions needs a message")
+        owned, _ = await self._own(topic)
+        if pointer is not None:
+            self._check_life(pointer)
+        if pointer is not None and not bodies:
+            group = (await self._ledgers.caught_up(owned)).group(pointer)
+            stored = await self._store(topic, [marks.marker(pointer, group)], aside=True)
+        else:
+            stored = await self._store(topic, marks.published(bodies, pointer), aside=False)
+        last = stored[-1].base_id + stored[-1].count - 1
+        return None if pointer is None else published(pointer, stored[0].base_id, last)
+
+    async def store(self, topic: Topic, request: PublishRequest) -> None:
+        """Store bodies that a later publish under the same pointer makes visible."""
+        if request.pointer is None or not request.messages:
+            raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
+        await self._own(topic)
+        await self._store(topic, marks.stored(_checked(request.messages), request.pointer), aside=True)
+
+    async def rollback(self, topic: Topic, record: Published) -> None:
+        """Take back what a publish answered with. Twice is fine."""
+        what = rollback_of(record)
+        await self._own(topic)
+        await self._store(topic, [marks.rolled_back(what)], aside=True)
+
+    async def poll(self, topic: Topic, request: ConsumeRequest) -> AsyncIterator[Given]:
+        """The messages that there are now, to be read as they are needed."""
+        owned, record = await self._own(topic)
+        limit = check_limit(request.limit)
+        start = read_start(request.start_from, request.inclusive, record.ttl_seconds, self._now_ms())
+        snapshot = None if request.transaction is None else read_snapshot(request.transaction)
+        until = owned.watermark
+        ledger = None if snapshot is None else await self._ledgers.caught_up(owned)
+        return _read(owned, Poll(start, limit, snapshot, ledger), until)
+
+    async def _own(self, topic: Topic) -> tuple[OwnedPartition, TopicRecord]:
+        try:
+            record = topic.of(await self._queues.get(topic.queue))
+            return await self._ownership.acquire(topic.queue, PARTITION), record
+        except UnknownQueue:
+            raise topic.unknown() from None
+
+    def _check_life(self, pointer: int) -> None:
+        age_ms = self._now_ms() - pointer // _POINTERS_PER_MS
+        if age_ms > TRANSACTION_LIFE_MS:
+            raise TransactionExpired(
+                f"transaction {pointer} began more than {TRANSACTION_LIFE_MS // 3_600_000} hours ago"
+            )
+
+    async def _store(self, topic: Topic, rows: Sequence[Row], *, aside: bool) -> list[Stored]:
+        """Store rows in as many batches as they need, of which a fault may leave the first ones alone."""
+        parts = [rows[at : at + BATCH_COUNT_MAX] for at in range(0, len(rows), BATCH_COUNT_MAX)]
+        begun = [
+            self._publisher.begin(topic.queue, PARTITION, encode(part, PARTITION), aside=aside) for part in parts
+        ]  # fmt: skip
+        stored: list[Stored] = []
+        for pending in begun:
+            try:
+                stored.append(await pending.wait())
+            except HootError as error:
+                if stored:
+                    raise UnknownOutcome(f"not all of the messages may be stored: {error.message}") from error
+                raise
+        return stored
+
+
+def _checked(messages: Sequence[bytes]) -> Sequence[bytes]:
+    if len(messages) > MESSAGES_MAX:
+        raise InvalidRequest(f"a request has at most {MESSAGES_MAX} messages, not {len(messages)}")
+    return messages
+
+
+async def _read(owned: OwnedPartition, poll: Poll, until: int) -> AsyncIterator[Given]:
+    """What a poll gives of a partition up to `until`."""
+    after = poll.start.after
+    while after < until:
+        chunk = await owned.read(after, READ_BYTES, _never_given)
+        if chunk is None:
+            return
+        for message in messages_in(chunk, owned.key.queue, after):
+            if poll.finished or message.number > until:
+                return
+            found = poll.step(message)
+            if isinstance(found, Group):
+                async for given in _bodies(owned, poll, found):
+                    yield given
+            elif found is not None:
+                yield found
+        after = chunk.last_id
+
+
+async def _bodies(owned: OwnedPartition, poll: Poll, group: Group) -> AsyncIterator[Given]:
+    """The bodies of a group; those that are too old to be kept are not there any more."""
+    for wanted in group.ranges:
+        after = wanted.first - 1
+        while after < wanted.last:
+            chunk = await owned.read(after, READ_BYTES)
+            if chunk is None:
+                return
+            for message in messages_in(chunk, owned.key.queue, after):
+                if poll.finished:
+                    return
+                given = poll.body(group, message) if message.number <= wanted.last else None
+                if given is not None:
+                    yield given
+            after = chunk.last_id
+
+
+def _never_given(_: Header, dictionary: bytes) -> bool:
+    """Whether a poll need not read a batch with that dictionary: bodies come with their marker."""
+    return dictionary in NOTED

@@ -1,0 +1,164 @@
+"""The client of the engine in a test: the real one, with the engine's partitions in the place of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+from typing import Any, cast
+
+import msgspec
+
+from delivery.api.reading import Reading
+from delivery.client.accumulator import Accumulator, Limits
+from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.client import Client
+from delivery.client.hosts import Owners
+from delivery.client.machine import Target
+from delivery.client.publisher import Publisher
+from delivery.client.queue import Queue
+from delivery.client.receipts import Batch
+from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
+from delivery.client.sender import Sender
+from delivery.errors import HootError, InvalidRequest
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import QueueRecord
+from delivery.testing.loop import StillLoop, at_once
+from delivery.testing.partitions import LocalPartitions
+from delivery.testing.znodes import MemorySession
+
+
+class LocalCalls(Calls):
+    """Calls about partitions, answered in the loop."""
+
+    def __init__(self, loop: StillLoop, partitions: LocalPartitions) -> None:
+        reading = Reading(cast("Any", partitions))  # all that it asks of an Ownership is `acquire`
+        self._loop = loop
+        self._methods: dict[str, Callable[..., Any]] = {
+            "partitionInfo": reading.info, "countMessages": reading.count, "read": reading.read
+        }  # fmt: skip
+
+    def call(
+        self, queue: str, partition: int, method: str, *args: object, timeout: float = CALL_SECONDS, wait: float = 0.0
+    ) -> Any:
+        """See Calls. Nothing is waited for: what is not there now, nobody brings."""
+        return self._loop.call(lambda: at_once(self._methods[method](*args)))
+
+
+class LocalSender(Sender):
+    """Stores batches at once, in the loop."""
+
+    def __init__(self, publish: Callable[[int, bytes], Any], accumulator: Accumulator, room: Any) -> None:
+        self._publish, self._accumulator, self._lock = publish, accumulator, room
+        self.failure: HootError | None = None
+        self.asleep_until = 0.0
+
+    def advance(self) -> None:
+        """See Sender."""
+        now = monotonic()
+        with self._lock:
+            self._accumulator.hurry(now)
+            due = [(one, batch) for one in self._accumulator.ready(now) if (batch := self._accumulator.take(one, now))]
+        for partition, batch in due:
+            self._store(partition, batch)
+
+    def reset(self, why: str) -> None:
+        """Nothing is ever on its way."""
+
+    def abandon(self, error: HootError) -> None:
+        """See Sender."""
+        with self._lock:
+            held = self._accumulator.take_all()
+        for batch in held:
+            self._settle(batch)
+            batch.failed(error)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def wait(self, seconds: float) -> None:
+        """Nothing is waited for."""
+
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
+    def _store(self, partition: int, batch: Batch) -> None:
+        data = batch.rows.encode(partition, 0, 0)
+        try:
+            stored = self._publish(partition, data)
+        except HootError as error:
+            self.failure = self.failure or error
+            self._settle(batch)
+            batch.failed(error)
+        else:
+            self._settle(batch)
+            batch.stored(stored.base_id, stored.durability)
+
+    def _settle(self, batch: Batch) -> None:
+        with self._lock:
+            self._accumulator.settled(batch)
+            self._lock.notify_all()
+
+
+class LocalPublisher(Publisher):
+    """A batching publisher whose messages are stored by `put`, each in a batch of its own: no thread lingers."""
+
+    def __init__(self, target: Target, limits: Limits, **options: Any) -> None:
+        super().__init__(target, msgspec.structs.replace(limits.check(), linger=0.0), **options)
+
+    def _start(self) -> None:
+        """Its callers do all."""
+
+
+class LocalQueue(Queue):
+    """A queue in the engine of a test."""
+
+    _publisher_kind = LocalPublisher
+
+    def __init__(
+        self, record: QueueRecord, owners: Owners, calls: Calls, look: Callable[[], QueueRecord], loop: StillLoop,
+        partitions: LocalPartitions,
+    ) -> None:  # fmt: skip
+        super().__init__(record, owners, calls, look)
+        self._loop, self._local = loop, partitions
+
+    def scanner(self, **options: Any) -> QueueScanner:
+        """See Queue."""
+        return super().scanner(**_not_following(options))
+
+    def partition_scanner(self, partition: int, **options: Any) -> PartitionScanner:
+        """See Queue."""
+        return super().partition_scanner(partition, **_not_following(options))
+
+    def combined_scanner(self, partitions: Any, **options: Any) -> CombinedPartitionScanner:
+        """See Queue."""
+        return super().combined_scanner(partitions, **_not_following(options))
+
+    def _target(self) -> Target:
+        def sender(_queue: str, _owners: Owners, accumulator: Accumulator, room: Any, _window: int) -> LocalSender:
+            return LocalSender(self._publish, accumulator, room)
+
+        return msgspec.structs.replace(super()._target(), sender=sender, random=lambda: Random(0))
+
+    def _publish(self, partition: int, batch: bytes) -> Any:
+        return self._loop.call(lambda: self._local.publish(self.name, partition, batch))
+
+
+class LocalClient(Client):
+    """A client of the engine in a test."""
+
+    def __init__(self, session: MemorySession, catalog: Catalog, loop: StillLoop, partitions: LocalPartitions) -> None:
+        self._loop, self._local = loop, partitions
+        super().__init__(cast("Any", session), catalog, LocalCalls(loop, partitions))
+
+    def _make_queue(self, record: QueueRecord) -> Queue:
+        look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does
+        return LocalQueue(record, self._owners, self._calls, look, self._loop, self._local)
+
+
+def _not_following(options: dict[str, Any]) -> dict[str, Any]:
+    if options.get("follow"):
+        raise InvalidRequest(
+            "a scanner cannot follow in a test: nobody publishes while it waits; scan without `follow`"
+        )
+    return options

@@ -1,0 +1,92 @@
+"""Two hosts: a request for a topic that the other one owns is handed on, and its answer handed back."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from delivery.embedded import EmbeddedZooKeeper
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+from tests.integration.rest.conftest import client_of
+from tests.integration.several import Several, several
+from tests.topics import AVRO, Topics, fresh_pointer, poll_bytes, publish_bytes, transaction
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def pair(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    address = f"{zookeeper.address}/pair-{secrets.token_hex(6)}"
+    with ZooKeeperClient(address) as zk:
+        catalog = open_catalog(zk)
+        catalog.ensure_layout()
+        with several(address, catalog, tmp_path_factory.mktemp("pair"), 2) as running:
+            yield running
+
+
+@pytest.fixture
+def both(pair: Several, namespace: str) -> Iterator[tuple[Topics, Topics]]:
+    """A client of the host that owns topic `t`, and one of the other."""
+    clients = [client_of(pair, number, namespace) for number in range(2)]
+    clients[0].create("t")
+    clients[0].publish("t", b"first")
+    owner = pair.owner(f"{namespace}.t", 0)
+    yield clients[owner], clients[1 - owner]
+    for client in clients:
+        client.close()
+
+
+def test_every_call_is_answered_alike_by_either_host(both: tuple[Topics, Topics]) -> None:
+    owner, other = both
+    tx = fresh_pointer()
+    assert other.post("t", "publish", publish_bytes(b"second")).body == b""
+    other.store("t", b"stored", tx=tx)
+    record = other.publish("t", tx=tx)
+    assert other.rollback("t", other.publish("t", b"gone", tx=tx)).status == 200
+    for reader in (None, transaction(tx, tx)):
+        assert other.poll("t", tx=reader) == owner.poll("t", tx=reader)
+    assert other.bodies("t", tx=transaction(tx, tx)) == [b"first", b"second", b"stored"]
+    assert len(record) > 20
+
+
+def test_an_answer_that_is_handed_back_is_chunked_and_whole(both: tuple[Topics, Topics]) -> None:
+    owner, other = both
+    for _ in range(20):
+        owner.publish("t", b"x" * 50_000)
+    answer = other.post("t", "poll", poll_bytes())
+    assert (answer.headers["content-type"], answer.headers["transfer-encoding"]) == (AVRO, "chunked")
+    assert answer.body == owner.post("t", "poll", poll_bytes()).body
+
+
+def test_encodings_and_errors_come_through(both: tuple[Topics, Topics], namespace: str) -> None:
+    _, other = both
+    other.publish("t", b"a")
+    found = other.call("POST", "/t/poll", b'{"limit": 1}', content_type="application/json")
+    assert len(json.loads(found.body)) == 1
+    refused = other.call("POST", "/t/poll", b'{"limit": 0}', content_type="application/json")
+    assert (refused.status, json.loads(refused.body)["code"]) == (400, "invalid_request")
+    late = other.post("t", "publish", publish_bytes(b"a", tx=1))
+    assert (late.status, late.headers["content-type"]) == (500, "text/plain; charset=utf-8")
+
+
+def test_a_request_is_handed_on_once(both: tuple[Topics, Topics]) -> None:
+    _, other = both
+    marked = other.call("POST", "/t/poll", poll_bytes(), content_type=AVRO, hoot_forwarded_by="someone")
+    assert marked.status == 503
+    assert marked.headers["retry-after"] == "1"
+    assert other.bodies("t") == [b"first"]
+
+
+def test_topics_are_managed_on_any_host_and_known_on_all(both: tuple[Topics, Topics]) -> None:
+    owner, other = both
+    assert other.create("t").status == 409
+    assert other.call("PUT", "/t/properties", b'{"ttl": 5}').status == 200
+    assert json.loads(owner.call("GET", "/t").body)["ttl"] == "5"
+    assert json.loads(owner.call("GET").body) == json.loads(other.call("GET").body) == ["t"]
+    assert other.call("DELETE", "/t").status == 200
+    assert owner.call("GET", "/t").status == 404
+    assert other.post("t", "poll", poll_bytes()).status == 404

@@ -1,0 +1,133 @@
+"""The calls of a topic's owner on a store in memory: what a fault leaves, and what the next owner knows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from delivery.api.rest.administration import Topic
+from delivery.api.rest.exchange import Exchange
+from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
+from delivery.cluster.queues import QueueTable
+from delivery.errors import (
+    InvalidRequest,
+    NotOwner,
+    StorageUnavailable,
+    TransactionExpired,
+    UnknownOutcome,
+    UnknownQueue,
+)
+from delivery.messaging.names import queue_settings
+from delivery.metastore.records import QueueRecord, TopicRecord
+from tests.hosting import Scene, ScriptedCluster, play
+from tests.topics import transaction
+
+TOPIC = Topic("ns", "t")
+NOW = 1_700_000_000_000
+TX = NOW * 1_000_000
+
+
+def scene() -> Scene:
+    record = QueueRecord("ns.t", "g1", 0, queue_settings(1000), TopicRecord(1, 1000, {}))
+    return Scene(ScriptedCluster(record, msgspec.structs.replace(record, name="ns.queue", topic=None)))
+
+
+def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
+    async def told(stage: Scene) -> None:
+        await story(stage, exchange(stage))
+
+    play(told, scene())
+
+
+def exchange(stage: Scene) -> Exchange:
+    queues: QueueTable = stage.cluster  # type: ignore[assignment]
+    return Exchange(stage.publisher, stage.ownership, queues, lambda: stage.now_ms)
+
+
+async def poll(on: Exchange, tx: bytes | None = None, start: bytes | int | None = None) -> list[bytes]:
+    return [one.payload async for one in await on.poll(TOPIC, ConsumeRequest(start, True, None, tx))]
+
+
+async def publish(on: Exchange, *bodies: bytes, tx: int | None = None) -> Published | None:
+    return await on.publish(TOPIC, PublishRequest(tx, bodies))
+
+
+def test_whoever_owns_the_topic_next_knows_what_was_stored_and_rolled_back() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(TOPIC, PublishRequest(TX, [b"s1", b"s2"]))
+        record = await publish(on, b"gone", tx=TX)
+        assert record is not None
+        await on.rollback(TOPIC, record)
+        assert await poll(on, transaction(TX, TX)) == []
+        stage.ownership.lose_all(NotOwner("for a test"))
+        assert await poll(on, transaction(TX, TX)) == []
+        await publish(on, tx=TX)
+        assert await poll(on, transaction(TX, TX)) == [b"s1", b"s2"]
+        stage.ownership.lose_all(NotOwner("for a test"))
+        assert await poll(exchange(stage)) == [b"gone", b"s1", b"s2"]
+
+    tell(story)
+
+
+def test_a_poll_ends_where_the_partition_ended_when_it_began() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await publish(on, b"1")
+        await publish(on, b"2")
+        polled = await on.poll(TOPIC, ConsumeRequest(None, True, None, None))
+        await publish(on, b"3")
+        assert [one.payload async for one in polled] == [b"1", b"2"]
+
+    tell(story)
+
+
+def test_messages_and_their_groups_end_with_the_ttl_judged_by_the_marker() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await publish(on, b"old")
+        await on.store(TOPIC, PublishRequest(TX, [b"stored"]))
+        stage.now_ms += 999_000
+        await publish(on, tx=TX)
+        assert await poll(on) == [b"old", b"stored"]
+        stage.now_ms += 2_000
+        assert await poll(on) == [b"stored"]
+        stage.now_ms += 999_000
+        assert await poll(on, start=0) == []
+
+    tell(story)
+
+
+@pytest.mark.parametrize("bodies", [(b"a",), ()])
+def test_a_transaction_that_is_too_old_publishes_nothing(bodies: tuple[bytes, ...]) -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        stage.now_ms += 90_000_000
+        await publish(on, *bodies, tx=TX)
+        stage.now_ms += 1
+        with pytest.raises(TransactionExpired):
+            await publish(on, *bodies, tx=TX)
+
+    tell(story)
+
+
+def test_a_store_that_fails_answers_that_nobody_knows() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await publish(on, b"1")
+        stage.store.fail = StorageUnavailable("no disk")
+        with pytest.raises(UnknownOutcome):
+            await publish(on, b"2")
+
+    tell(story)
+
+
+def test_a_queue_that_is_no_topic_is_not_touched() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        queue = Topic("ns", "queue")
+        with pytest.raises(UnknownQueue):
+            await on.publish(queue, PublishRequest(None, [b"a"]))
+        with pytest.raises(UnknownQueue):
+            await on.poll(Topic("ns", "none"), ConsumeRequest(None, True, 0, None))
+        with pytest.raises(InvalidRequest):
+            await on.publish(TOPIC, PublishRequest(None, [b""] * 1_000_001))
+        assert stage.store.groups == []
+
+    tell(story)
