@@ -285,7 +285,7 @@ PLANTED: dict[str, Planted] = {
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
-    "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 200),
+    "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3"),

@@ -37,10 +37,10 @@ RENEW_SECONDS: Final = 2.0
 
 
 class Script:
-    """How often a listener goes wrong; `handled` may be slow."""
+    """How often a listener goes wrong, and how often it is slow."""
 
-    def __init__(self, failing: float, dying: float) -> None:
-        self.failing, self.dying = failing, dying
+    def __init__(self, failing: float, dying: float, slow: float = 0.03) -> None:
+        self.failing, self.dying, self.slow = failing, dying, slow
         self.calm = False
 
 
@@ -53,7 +53,7 @@ class SimulatedSubscriber(Machine):
     ) -> None:  # fmt: skip
         super().__init__(kernel, name)
         self.session = SimulatedSession(self, server, reset_chance=0.002, deadline=1.5)
-        self._network, self._script = network, script
+        self._network, self.script = network, script
         self._address, self._member = (name, port), member
         self._token = f"token-{name}-{port}"
         self._hinted = trio.Event()
@@ -116,12 +116,12 @@ class SimulatedSubscriber(Machine):
         kernel = self.kernel
         if not self.alive:
             raise Abandoned
-        if not self._script.calm and kernel.chance(self._script.failing):
+        if not self.script.calm and kernel.chance(self.script.failing):
             kernel.note("fails at", self.name, message.partition, message.number)
             raise ValueError("the script says so")
         turn = self._turn(message.partition)
         kernel.note("handled", self.name, message.partition, message.number, message.body, turn)
-        if not self._script.calm and kernel.chance(self._script.dying):
+        if not self.script.calm and kernel.chance(self.script.dying):
             self.crash()
             raise Abandoned
 
@@ -131,7 +131,7 @@ class Service:
 
     def __init__(self, machine: SimulatedSubscriber, name: str) -> None:
         self._machine = machine
-        self._dispatcher = _Dispatcher(machine)
+        self._dispatcher = _Dispatcher(machine, machine.script.slow)
         self._service = ListenerService(name, cast("Any", self._dispatcher), lambda _: None)
         self._push, self._parked = load_idl("subscriber").Push, load_idl("subscriber").ParkedMessage
         self.inbox = Inbox(())
@@ -182,14 +182,14 @@ class _Args:
 class _Dispatcher:
     """One job after another, each after some time."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, slow: float) -> None:
+        self._machine, self._slow = machine, slow
         self._free_at = 0.0
 
     def submit(self, job: Call) -> None:
         """A job, behind all others."""
         kernel = self._machine.kernel
-        takes = kernel.between(0.0005, 0.005) if not kernel.chance(0.03) else kernel.between(0, 0.5)
+        takes = kernel.between(0.0005, 0.005) if not kernel.chance(self._slow) else kernel.between(0, 0.5)
         self._free_at = max(self._free_at, kernel.now) + takes
         self._machine.act_later(self._free_at - kernel.now, job)
 

@@ -65,7 +65,8 @@ class World:
             )
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
-        self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003)
+        slow = 0.5 if seed >= GROUPS_FROM else 0.03  # else nothing would be under way when a partition moves
+        self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow)
         zk = FakeZNodes(self.server.tree)
         self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))
         self._lay_out()
