@@ -19,7 +19,9 @@ from typing import Final
 import trio
 
 from delivery.api.connections import Connections
+from delivery.api.exposing import Exposing
 from delivery.api.http import make_app
+from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading
 from delivery.api.rest.administration import Administration
@@ -169,9 +171,10 @@ class Host:
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
+        self._deliveries = Deliveries(lambda: self._supervisor.deliveries, self.ownership, zookeeper)
         api = ThriftApi(
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
-            subscribing=self._subscribing,
+            subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
         self._http = self._make_http(catalog)
@@ -185,7 +188,8 @@ class Host:
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
         )  # fmt: skip
-        app = make_app(self.metrics, self.not_ready, topics.routes())
+        exposing = Exposing(self._deliveries, self.metrics.registry)
+        app = make_app(self.metrics, self.not_ready, exposing.refresh, topics.routes())
         return Connections(app, self._config.connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:

@@ -102,6 +102,63 @@ struct ListenerAddress {
   4: optional string protocol   // "plain" (the default) for PlainListener, "packed" for Listener
 }
 
+/* A callback that runs in a subscriber. */
+struct RunningCallback {
+  1: string name
+  2: string queue
+  3: i32 partition
+  4: i64 message              // its id; 0 when it cannot be told
+  5: double seconds           // since the push that it belongs to was begun
+  6: bool moving              // another message had its turn while the subscriber was looked at
+  7: string stack
+  8: bool held                // it is none: the application wants no messages now
+}
+
+/* How one partition of a subscription is being delivered (delivery/dispatch/observation.py says what each field means).
+   Times in ms since 1970 by the clock of the host, 0 for never. */
+struct Observation {
+  1: i32 partition
+  2: i64 nowMs
+  3: string stage
+  4: string host
+  5: string trouble
+  6: i64 beganMs
+  7: i64 position
+  8: i64 heard
+  9: i64 scanned
+  10: i64 last
+  11: optional i64 lag
+  12: optional i64 lagBytes
+  13: i64 oldestMs
+  14: optional double trend
+  15: i64 out
+  16: i64 outSinceMs
+  17: bool full
+  18: i64 deliveredMs
+  19: i64 acknowledgedMs
+  20: i64 movedMs
+  21: i64 checkpointedMs
+  22: i64 redelivered
+  23: bool filtered
+  24: i64 readingMs
+  25: i64 shelvingMs
+  26: i64 failing
+  27: i64 failures
+  28: string error
+  29: i64 againMs
+  30: i64 parked
+  31: i64 parkedKeys
+  32: bool parkingFull
+  33: i64 unreachableMs
+  34: string unreachable
+  35: optional RunningCallback callback
+  36: i64 pausedMs
+  37: i64 pausedUntilMs
+  38: i64 zookeeperLostMs
+  39: bool paced
+  40: string pausedBy
+}
+
 service RegionHost {
   // packed
   PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
@@ -126,6 +183,12 @@ service RegionHost {
   /* With true the host takes no partitions any more and gives away those it has; with false it takes part again.
      Answers how many it owns at this moment: to be asked until it is 0. */
   i32 drainHost(1: bool draining) throws (1: HootError error)
+
+  /* How this host delivers a subscription: of those of its partitions that this host serves, or tries to, the first
+     ones above `after` (-1 for all), at most `limit` of them and at most 256. What is behind is counted, and a
+     subscriber that has not answered for a second is asked what it runs, so that this may take two seconds. */
+  list<Observation> observe(1: string queue, 2: string subscription, 3: i32 after, 4: i32 limit)
+    throws (1: HootError error)
 
   // plain
   i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)

@@ -55,9 +55,24 @@ struct PushReply {
                               // were not handled, and that the host has to park (only with order="key")
 }
 
+/* What a subscriber's callbacks are doing, for a host that waits for an answer. */
+struct Running {
+  1: string name        // of the function
+  2: string queue
+  3: i32 partition
+  4: i64 message        // its id; 0 when it cannot be told
+  5: double seconds     // since the push that it belongs to was begun
+  6: bool moving        // another message had its turn within the half second for which this looked
+  7: string stack       // where it is, as a traceback; at most 8,000 characters
+  8: bool held          // it is none: the application wants no messages now, and pushes wait for that
+}
+
 service Listener {
   string hello(1: string queue, 2: string subscription)   // the listener's token; empty when it has no such subscription
   PushReply push(1: Push push)
+  /* The callbacks that run now; empty for whoever does not know the token. Not on the connection of pushes, where it
+     would wait for their answers. */
+  list<Running> running(1: string queue, 2: string subscription, 3: string token)
 }
 
 /* The plain face: what a listener in any language implements when its registration says "protocol": "plain". */

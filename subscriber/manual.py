@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from delivery.model import Message
+from subscriber.inbox import Status
 from subscriber.listeners import Registered
+from subscriber.pushes import Push, Reply, batches, last_id_of
 
 Give = Callable[[bool], object]
 """Gives an answer: True when all that it waited for was acknowledged, False when that will not be."""
@@ -97,6 +99,22 @@ class Unacknowledged:
             acknowledged, over = kept.missing == 0, self._over
         if acknowledged or over:
             give(acknowledged)
+
+    def settle(self, push: Push, reply: Reply, give: Give, *, repeated: bool) -> None:
+        """Give the reply to a push that listeners took, once what they took is acknowledged. On the dispatch thread.
+
+        `repeated` says that the push may hold messages of which an earlier answer was lost.
+        """
+        last_id = last_id_of(push)
+        for failure in reply.failures or ():
+            self.forget_within(failure.id, failure.last)
+        if push.again:
+            self.answer(give, {message.number for _, part in batches(push, -1) for message in part})
+        elif reply.status == Status.FAILED:
+            self.forget_within(reply.position + 1, last_id)
+            self.answer(give, range(push.after + 1, reply.position + 1))
+        else:
+            self.answer(give, range(push.after + 1, last_id + 1) if repeated else ())
 
     def end(self) -> None:
         """What is not acknowledged now never will be."""

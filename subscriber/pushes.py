@@ -1,4 +1,4 @@
-"""Opening a push: its batches, and the messages that are meant."""
+"""A push as it arrived, and the messages in it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ class Push(Protocol):
     parked: Sequence[Any] | None
     again: bool | None
     settled: Sequence[int] | None
+
+
+class Reply(Protocol):
+    """A PushReply of the IDL."""
+
+    status: int
+    position: int
+    failures: Sequence[Any] | None
 
 
 def last_id_of(push: Push) -> int:

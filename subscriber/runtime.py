@@ -28,7 +28,7 @@ from subscriber.dispatch import Dispatcher
 from subscriber.effects import check_effects
 from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
-from subscriber.service import Attachment, Counters, ListenerService
+from subscriber.service import Attachment, Counters, ListenerCalls, ListenerService
 from subscriber.settings import Settings
 from subscriber.subscription import Event, Subscription
 
@@ -95,7 +95,7 @@ class Runtime:
         for other in others:  # a name with several addresses: each of them would have another free port
             await other.aclose()
         self._address = (self._settings.registered_address, socket.socket.getsockname()[1])
-        server = ThriftServer([socket], "Listener", self._service, _limits(self._settings))
+        server = ThriftServer([socket], "Listener", ListenerCalls(self._service), _limits(self._settings))
         try:
             async with socket, trio.open_nursery() as nursery:
                 await hop.run_sync(self._zookeeper.start)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,16 +23,19 @@ from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
+from delivery.telemetry import configured
 from subscriber.dispatch import Dispatcher
 from subscriber.effects import check_effects
 from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
-from subscriber.listeners import Abandoned, Calls, ListenerFailed
+from subscriber.listeners import Abandoned, Calls, ListenerFailed, Registered
+from subscriber.looking import Lookout
 from subscriber.manual import ManualMessage, Unacknowledged, by_hand
 from subscriber.outcomes import Outcome, Reject, Retry
-from subscriber.pushes import Push, batches, last_id_of, pieces
+from subscriber.pushes import Push, Reply, batches, last_id_of, pieces
 from subscriber.subscription import Event, Subscription
+from subscriber.tracing import traced
 
 log = logging.getLogger(__name__)
 
@@ -56,27 +59,24 @@ class Attachment:
         """By partition, when the application acknowledges by hand."""
         self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
+        self.telemetry = configured()
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
         listeners, retry = self.subscription.listeners, self.record.retry
         if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
             check_effects(listeners, self.record, manual=self.subscription.manual)
-            given = [by_hand(one, self._deliver) for one in listeners] if self.subscription.manual else listeners
-            self._calls = Calls(given, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            called: Sequence[Registered] = listeners
+            if self.subscription.manual:
+                called = [by_hand(one, self._deliver) for one in called]
+            if self.telemetry is not None:
+                called = traced(self.telemetry, self.subscription.name, called)
+            self._calls = Calls(called, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
             self._made_for = (listeners, retry)
         return self._calls
 
     def _deliver(self, message: Message) -> ManualMessage:
         return self.unacknowledged[message.partition].deliver(message)
-
-
-class Reply(Protocol):
-    """A PushReply of the IDL."""
-
-    status: int
-    position: int
-    failures: Sequence[Any] | None
 
 
 class Counters(msgspec.Struct):
@@ -88,6 +88,19 @@ class Counters(msgspec.Struct):
     stale: int = 0
 
 
+class ListenerCalls:
+    """The handler of the Listener service: pushes, and the question what runs, which takes a while."""
+
+    def __init__(self, service: ListenerService) -> None:
+        self._service = service
+
+    def begin(self, call: Call) -> Promise[object] | Callable[[], Awaitable[object]]:
+        """Take a call (see delivery.rpc.server.Handler)."""
+        if call.method == "running":
+            return partial(self._service.running, call.args.queue, call.args.subscription, call.args.token)
+        return self._service.begin(call)
+
+
 class ListenerService:
     """Handles the calls of all region hosts. `attached` is by queue, and changed on the trio thread alone."""
 
@@ -95,13 +108,14 @@ class ListenerService:
         """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
         self._name, self._dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
+        self._lookout = Lookout(lambda: dispatcher.task)
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
         self.stopping = False
         """Set to answer all pushes that are not begun yet with ServiceStopping."""
 
     def begin(self, call: Call) -> Promise[object]:
-        """Take a call (see delivery.rpc.server.Handler)."""
+        """Take a call that is no question (see delivery.rpc.server.Handler)."""
         if call.method == "hello":
             return _ready(self._hello(call.args.queue, call.args.subscription))
         push: Push | None = call.args.push
@@ -125,6 +139,16 @@ class ListenerService:
     def _hello(self, queue: str, subscription: str) -> str:
         attachment = self.attached.get(queue) if subscription == self._name else None
         return "" if attachment is None else attachment.listener.token
+
+    async def running(self, queue: str, subscription: str, token: str) -> list[object]:
+        """What its callbacks do, for who knows the token."""
+        if not token or token != self._hello(queue, subscription):
+            return []
+        found = await self._lookout.look()
+        if not self.attached[queue].subscription.delivering:
+            more = {"name": "", "partition": 0, "message": 0, "seconds": 0.0, "moving": False, "stack": ""}
+            found.append(self._idl.Running(queue=queue, held=True, **more))
+        return found
 
     # -- on the dispatch thread
 
@@ -157,32 +181,24 @@ class ListenerService:
         else:
             if attachment.subscription.manual:
                 attachment.unacknowledged.setdefault(push.partition, Unacknowledged())
+            self._lookout.begin(push.queue, push.partition)
             try:
                 result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            finally:
+                self._lookout.end()
+            if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
+                acknowledged = result.status == Status.OK
+                attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
             if attachment.subscription.manual and result.status in (Status.OK, Status.FAILED):
-                self._give_when_acknowledged(attachment, inbox, push, result, answer)
+                unacknowledged = attachment.unacknowledged[push.partition]
+                unacknowledged.settle(push, result, partial(self._give, answer, result), repeated=inbox.repeats)
                 return
         self._dispatcher.post(partial(answer.give, result))
 
-    def _give_when_acknowledged(
-        self, attachment: Attachment, inbox: PartitionInbox, push: Push, reply: Reply, answer: Promise[object]
-    ) -> None:
-        unacknowledged, last_id = attachment.unacknowledged[push.partition], last_id_of(push)
-
-        def give(acknowledged: bool) -> None:
-            self._dispatcher.post(partial(answer.give, reply if acknowledged else _STOPPING))
-
-        for failure in reply.failures or ():
-            unacknowledged.forget_within(failure.id, failure.last)
-        if push.again:
-            unacknowledged.answer(give, {message.number for _, part in batches(push, -1) for message in part})
-        elif reply.status == Status.FAILED:
-            unacknowledged.forget_within(reply.position + 1, last_id)
-            unacknowledged.answer(give, range(push.after + 1, reply.position + 1))
-        else:
-            unacknowledged.answer(give, range(push.after + 1, last_id + 1) if inbox.repeats else ())
+    def _give(self, answer: Promise[object], result: Reply, acknowledged: bool) -> None:
+        self._dispatcher.post(partial(answer.give, result if acknowledged else _STOPPING))
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
         parked = [(one.id, one.key) for one in push.parked or ()]
@@ -198,14 +214,14 @@ class ListenerService:
             if push.again:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key"
-            for last_id, messages in pieces(push, begin, whole=calls.whole):
+            for end, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))
                 elif holding:
                     calls.run(list(holding.free(messages)))
                 else:
                     calls.run(messages)
-                position = max(position, last_id)
+                position = max(position, end)
         except ListenerFailed as failure:
             return self._failed(inbox, push, failure.handled, failure.__cause__ or failure, self._unhandled(failure))
         except Abandoned:

@@ -4,7 +4,7 @@ and whatever other routes it has, the topics of `rest` for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -22,10 +22,16 @@ Reasons = Callable[[], list[str]]
 _HINT: Final = "docs/rest.md lists every path and its methods"
 
 
-def make_app(metrics: Metrics, reasons: Reasons, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application; `reasons` says why the host cannot do its work now, empty when it can."""
+def make_app(
+    metrics: Metrics, reasons: Reasons, refresh: Callable[[], Awaitable[None]], routes: Sequence[BaseRoute] = ()
+) -> Starlette:  # fmt: skip
+    """The application; `reasons` says why the host cannot do its work now, empty when it can.
+
+    `refresh` is called before a scrape is answered.
+    """
 
     async def show_metrics(_: Request) -> Response:
+        await refresh()
         return Response(metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:
@@ -47,8 +53,10 @@ def make_app(metrics: Metrics, reasons: Reasons, routes: Sequence[BaseRoute] = (
 
 
 async def _show(request: Request, error: Exception) -> Response:
-    """A path that is not there, or not for that method."""
+    """A path that is not there, or not for that method. Nobody has received the body, so the connection ends."""
     assert isinstance(error, HTTPException)
     code = "unknown_path" if error.status_code == 404 else "wrong_method"
     problem = Problem(code, error.detail, _HINT)
-    return problem_response(error.status_code, problem, request.headers, dict(error.headers or {}))
+    return problem_response(
+        error.status_code, problem, request.headers, {**(error.headers or {}), "connection": "close"}
+    )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import trio
 
+from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading, check_number
 from delivery.api.subscribing import SubscribingCalls
@@ -63,10 +64,11 @@ class ThriftApi:
 
     def __init__(
         self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners,
-        shared: Shared, *, subscribing: SubscribingCalls,
+        shared: Shared, *, subscribing: SubscribingCalls, deliveries: Deliveries,
     ) -> None:  # fmt: skip
         self._publisher, self._reading, self._plain = publisher, reading, plain
         self._queues, self._owners, self._shared, self._subscribing = queues, owners, shared, subscribing
+        self._deliveries = deliveries
         self._idl = load_idl("delivery")
 
     def begin(self, call: Call) -> Outcome:
@@ -111,6 +113,9 @@ class ThriftApi:
 
     async def _call_drainHost(self, args: Any) -> int:  # noqa: N802
         return await self._shared.drain(bool(args.draining))
+
+    async def _call_observe(self, args: Any) -> list[Any]:
+        return await self._deliveries.observe(args.queue, args.subscription, args.after, args.limit)
 
     async def _call_putMessage(self, args: Any) -> int:  # noqa: N802
         return (await self._plain.put(args.queue, None, [args.message]))[0]

@@ -4,6 +4,7 @@
     queues.py          hoot queue …
     messages.py        hoot publish, hoot scan, hoot subscribe
     subscriptions.py   hoot subscription …
+    checking.py        hoot check
     deadletters.py     hoot dlq …
     hosts.py           hoot host …
     partitions.py      hoot partition …
@@ -34,7 +35,7 @@ from delivery.cli.errors import FAILED, PipeClosed, report
 _HERE = {
     "serve": "serve", "zookeeper": "serve",
     "publish": "messages", "scan": "messages", "subscribe": "messages",
-    "queue": "queues", "subscription": "subscriptions", "dlq": "deadletters",
+    "queue": "queues", "subscription": "subscriptions", "check": "subscriptions", "dlq": "deadletters",
     "host": "hosts", "partition": "partitions", "metastore": "metastore",
 }  # fmt: skip
 """Which module of this package brings a command, in the order of the help."""

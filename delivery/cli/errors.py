@@ -26,7 +26,7 @@ BAD_USE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-_USAGE_ERROR: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+USAGE_ERROR: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 """The base of what typer raises for a wrong command line; typer itself does not export it by name."""
 
 _BAD_VALUES = frozenset({"invalid_request", "message_too_large", "unknown_partition", "bad_config"})
@@ -90,7 +90,7 @@ def failure(error: BaseException) -> Failure:
         # Where the text names a command already, a second piece of advice would only blur it.
         hint = None if "`hoot " in error.message else _HINTS.get(error.code)
         return Failure(error.code, _one_line(error.message), hint, error.retryable, status)
-    if isinstance(error, _USAGE_ERROR):
+    if isinstance(error, USAGE_ERROR):
         return _usage(error)
     if isinstance(error, OSError):
         text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delivery.cli.output import Column, show_table, tell
+from delivery.cli.output import Column, table_lines
 
 if TYPE_CHECKING:
     from delivery.client import SubscriptionInfo
 
 
-def show_members(found: SubscriptionInfo) -> None:
+def member_lines(found: SubscriptionInfo) -> list[str]:
     """A table of who is attached and what they get."""
-    columns = [Column("member"), Column("listener"), Column("partitions")]
-    show_table(columns, [[one.member, one.listener or "gone", ranges(one.partitions)] for one in found.members])
     if not found.members:
-        tell(f"no member is attached: whoever subscribes as {found.subscription} is one")
-    print()
+        return [f"no member is attached: whoever subscribes as {found.subscription} is one"]
+    columns = [Column("member"), Column("listener"), Column("partitions")]
+    return table_lines(columns, [[one.member, one.listener or "gone", ranges(one.partitions)] for one in found.members])
 
 
 def ranges(numbers: tuple[int, ...]) -> str:

@@ -144,6 +144,13 @@ OneQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only of t
 SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+StuckAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--stuck-after", parser=parse_span, metavar="TIME", show_default="30s",
+        help="A callback that takes longer is taken for stuck.",
+    ),
+]  # fmt: skip
 DataFolder = Annotated[
     Path | None,
     typer.Option(

@@ -30,7 +30,12 @@ class Column(NamedTuple):
 
 def show_json(value: Any) -> None:  # noqa: ANN401 - JSON is any value
     """Print one JSON document."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    print(json_line(value) if not sys.stdout.isatty() else json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def json_line(value: Any) -> str:  # noqa: ANN401 - as above
+    """One JSON document in one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, total: Sequence[str] | None = None) -> None:
@@ -38,12 +43,24 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, tota
 
     Lines longer than a terminal is wide are left to it: an id that is cut or folded cannot be copied.
     """
+    show_lines(table_lines(columns, rows, total=total))
+
+
+def table_lines(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, total: Sequence[str] | None = None
+) -> list[str]:
+    """What `show_table` prints."""
     titles = [column.title.upper() for column in columns]
     lines = [titles, *rows, *([total] if total is not None else [])]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    for index, line in enumerate(lines):
-        text = _line(columns, widths, line)
-        print(f"\x1b[1m{text}\x1b[0m" if index == 0 and _is_coloured() else text)
+    first, *others = [_line(columns, widths, line) for line in lines]
+    return [f"\x1b[1m{first}\x1b[0m" if _is_coloured() else first, *others]
+
+
+def show_lines(lines: Sequence[str]) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        print(line)
 
 
 def _line(columns: Sequence[Column], widths: Sequence[int], line: Sequence[str]) -> str:
@@ -60,9 +77,13 @@ def _is_coloured() -> bool:
 
 def show_fields(fields: Sequence[tuple[str, str]]) -> None:
     """Print names and values, one pair a line."""
+    show_lines(field_lines(fields))
+
+
+def field_lines(fields: Sequence[tuple[str, str]]) -> list[str]:
+    """What `show_fields` prints."""
     width = max(len(name) for name, _ in fields)
-    for name, value in fields:
-        print(f"{name.ljust(width)}  {value}")
+    return [f"{name.ljust(width)}  {value}" for name, value in fields]
 
 
 def tell(text: str) -> None:

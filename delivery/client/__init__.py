@@ -15,11 +15,12 @@ For example:
 
 from __future__ import annotations
 
-from delivery.client.admin import QueueInfo, StoredPartition, SubscribedPartition, SubscriptionInfo
+from delivery.client.admin import QueueInfo, StoredPartition
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.groups import Member
+from delivery.client.looking import SubscribedPartition, SubscriptionInfo
 from delivery.client.outgoing import NewMessage
 from delivery.client.placement import OwnedBy, Placement
 from delivery.client.positions import Move
@@ -28,16 +29,21 @@ from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.replays import Stretch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
+from delivery.dispatch.observation import Callback, Observation
+from delivery.dispatch.verdict import Limits, Verdict
 from delivery.ids import Start
 
 __all__ = [
+    "Callback",
     "Client",
     "CombinedPartitionScanner",
     "DeadLetterQueue",
     "Explained",
+    "Limits",
     "Member",
     "Move",
     "NewMessage",
+    "Observation",
     "OwnedBy",
     "PartitionBounds",
     "PartitionScanner",
@@ -54,5 +60,6 @@ __all__ = [
     "Stretch",
     "SubscribedPartition",
     "SubscriptionInfo",
+    "Verdict",
     "connect",
 ]

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
 from delivery import wall
-from delivery.batch import peek
 from delivery.client.calls import Calls
 from delivery.client.filtering import Explained, Filtering
-from delivery.client.groups import Member, members_of
 from delivery.client.hosts import Owners
+from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
 from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
 from delivery.client.snapshots import Snapshots
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists
+from delivery.dispatch.verdict import Limits
+from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownQueue, UnknownSubscription
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.groups import Kind
-from delivery.metastore.managers.records import ParkedKey, SubscriptionState
-from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
-from delivery.metastore.replays import Replay
 from delivery.metastore.request import Request, new_record
 from delivery.model import QueueSettings
-from delivery.rpc.protocol import load_idl
 
-LOOK_SECONDS = 5.0
-"""How long one partition is asked before its numbers are given as unknown."""
+LOOKED_AT_ONCE = 8
+"""Subscriptions that are looked at side by side."""
 
 
 class StoredPartition(msgspec.Struct, frozen=True):
@@ -53,77 +50,6 @@ class QueueInfo(msgspec.Struct, frozen=True):
     partitions: tuple[StoredPartition, ...]
 
 
-class SubscribedPartition(msgspec.Struct, frozen=True):
-    """How far a subscription has got in one partition. None stands for what cannot be had now."""
-
-    partition: int
-    start: MessageId
-    """It began after this id."""
-    position: MessageId
-    """Everything up to here is acknowledged: what was saved last, or `start` before a host began with it."""
-    end: MessageId | None
-    """The last id of the partition."""
-    lag: int | None
-    """Messages of the partition above `position`, whatever their topic."""
-    lag_seconds: float | None
-    """The age of the oldest of these; 0 when there is none."""
-    host: str | None
-    parked: int
-    """Messages up to `position` that are parked (docs/retries.md), as they were saved last."""
-
-
-class SubscriptionInfo(msgspec.Struct, frozen=True):
-    """A subscription, who is attached, and how far it has got."""
-
-    queue: str
-    subscription: str
-    created_ms: int
-    all_partitions: bool
-    topics: tuple[str, ...]
-    filter: str | None
-    """Its rule as JSON."""
-    kind: Kind
-    listener: str | None
-    """host:port of the subscriber that is attached to an exclusive one."""
-    members: tuple[Member, ...]
-    """Of a group, by name."""
-    retry: RetryPolicy
-    partitions: tuple[SubscribedPartition, ...]
-    replay: Replay | None = None
-    """What of, if it is a replay; `end` and lags are those of its stretch then."""
-    finished: bool = False
-    """Whether it is a replay of which nothing is left."""
-    bound: int = 0
-    """Only so many of the newest messages of a partition matter; 0 for all."""
-
-    @property
-    def attached(self) -> tuple[str, ...]:
-        """host:port of all who are attached."""
-        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
-
-    @property
-    def holders(self) -> dict[int, str]:
-        """Which member gets a partition."""
-        return {number: one.member for one in self.members for number in one.partitions}
-
-    @property
-    def lag(self) -> int | None:
-        """Of all partitions; None when one of them is not known. Without what is parked."""
-        lags = [one.lag for one in self.partitions]
-        return None if None in lags else sum(lag or 0 for lag in lags)
-
-    @property
-    def parked(self) -> int:
-        """Messages of all partitions that are parked."""
-        return sum(one.parked for one in self.partitions)
-
-    @property
-    def lag_seconds(self) -> float | None:
-        """Of the partition that is furthest behind; None when one of them is not known."""
-        ages = [one.lag_seconds for one in self.partitions]
-        return None if None in ages else max((age or 0.0 for age in ages), default=0.0)
-
-
 class Admin:
     """Administration over one catalog and the region hosts. Thread-safe; closes nothing.
 
@@ -132,6 +58,7 @@ class Admin:
 
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._looking = Looking(catalog, owners, calls)
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
         self.replays = Replays(catalog, calls, self._positions)
@@ -184,21 +111,24 @@ class Admin:
         """Raises UnknownQueue, UnknownSubscription."""
         self._subscription(queue, name)
 
-    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
-        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
-        record = self._subscription(queue, name)
-        states = self._catalog.states(queue, name)
-        attached = self._catalog.members(queue, name)
-        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
-        partitions = []
-        for number, start in sorted(record.starts.items()):
-            until = record.replay.end(number) if record.replay else 0
-            partitions.append(self._subscribed(queue, number, start, states.get(number), until))
-        return SubscriptionInfo(
-            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
-            _is_over(record.replay, partitions), record.bound,
-        )  # fmt: skip
+    def subscription_info(self, queue: str, name: str, limits: Limits) -> SubscriptionInfo:
+        """See Client.subscription_info."""
+        return self._looking.info(self._subscription(queue, name), limits)
+
+    def subscription_infos(self, queue: str | None, name: str | None, limits: Limits) -> list[SubscriptionInfo]:
+        """See Client.subscription_infos."""
+
+        def look(place: tuple[str, str]) -> SubscriptionInfo | None:
+            try:
+                return self.subscription_info(*place, limits)
+            except (UnknownQueue, UnknownSubscription):
+                return None  # deleted meanwhile
+
+        queues = self._catalog.queues() if queue is None else [queue]
+        found = [(one, subscription) for one in queues for subscription in self._catalog.subscriptions(one)]
+        places = [place for place in found if name in (None, place[1])]
+        with ThreadPoolExecutor(LOOKED_AT_ONCE, "hoot-looking") as threads:
+            return [info for info in threads.map(look, places) if info is not None]
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:
         """See Client.create_subscription. One left over from an earlier queue of the name makes room."""
@@ -261,48 +191,9 @@ class Admin:
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
-    def _subscribed(
-        self, queue: str, partition: int, start: int, state: SubscriptionState | None, until: int
-    ) -> SubscribedPartition:
-        position = start if state is None else state.position
-        place = (partition, MessageId(start), MessageId(position))
-        parked = 0 if state is None else sum(len(one.ids) for one in state.parked)
-        try:
-            info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
-            lag = 0
-            if not until or position < until:
-                lag = self._calls.call(
-                    queue, partition, "countMessages", queue, partition, position, until, timeout=LOOK_SECONDS
-                )
-            age = self._oldest_age(queue, partition, position) if lag else 0.0
-            host = self._host(queue, partition)
-        except HootError as error:
-            if not error.retryable:
-                raise
-            return SubscribedPartition(*place, None, None, None, None, parked)
-        return SubscribedPartition(*place, MessageId(until or max(info.lastId, position)), lag, age, host, parked)
-
-    def _oldest_age(self, queue: str, partition: int, position: int) -> float:
-        """How old the first message above `position` is: the first batch there tells, or at worst its own position."""
-        request = load_idl("delivery").ReadRequest(
-            queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
-        )
-        reply = self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS)
-        header = peek(reply.batches)
-        if header is None:
-            return 0.0
-        oldest = MessageId(max(header.base_id, position + 1))
-        return max(0.0, wall.seconds() - oldest.timestamp_ms / 1000)
-
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)
         return f"{address}:{port}"
-
-
-def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
-    return replay is not None and all(
-        one.position >= replay.end(one.partition) and not one.parked for one in partitions
-    )
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

@@ -24,12 +24,14 @@ from typing import Any, Self
 import trio
 
 from delivery.client import client as blocking
-from delivery.client.admin import QueueInfo, SubscriptionInfo
+from delivery.client.admin import QueueInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
+from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
 from delivery.client.replays import Stretch
+from delivery.dispatch.verdict import DEFAULTS, Limits
 from delivery.ids import Start
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
@@ -110,9 +112,15 @@ class AsyncClient:
         """See Client.subscriptions."""
         return await hop(self._client.subscriptions, queue)
 
-    async def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
+    async def subscription_info(self, queue: str, name: str, limits: Limits = DEFAULTS) -> SubscriptionInfo:
         """See Client.subscription_info."""
-        return await hop(self._client.subscription_info, queue, name)
+        return await hop(self._client.subscription_info, queue, name, limits)
+
+    async def subscription_infos(
+        self, queue: str | None = None, name: str | None = None, *, limits: Limits = DEFAULTS
+    ) -> list[SubscriptionInfo]:  # fmt: skip
+        """See Client.subscription_infos."""
+        return await hop(self._client.subscription_infos, queue, name, limits=limits)
 
     async def seek(self, queue: str, name: str, to: Start, **options: Any) -> list[Move]:  # noqa: ANN401
         """See Client.seek."""

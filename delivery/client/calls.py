@@ -7,6 +7,7 @@ from typing import Any
 
 from delivery.client.hosts import Owners, Route, retried
 from delivery.metastore.live import Address
+from delivery.metastore.records import HostRecord
 from delivery.rpc.pool import Pool
 
 CALL_SECONDS = 30.0
@@ -35,3 +36,7 @@ class Calls:
 
         deadline = time.monotonic() + timeout + wait
         return retried(Route(self._owners, queue, partition), attempt, deadline, time.monotonic, time.sleep)
+
+    def ask(self, host: HostRecord, method: str, *args: object, timeout: float) -> Any:  # noqa: ANN401 - as above
+        """What one host answers, once; raises what comes of it."""
+        return self._pool.call(host.address, host.port, method, *args, deadline=timeout)

@@ -6,16 +6,18 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
-from delivery.client.admin import Admin, QueueInfo, SubscriptionInfo
+from delivery.client.admin import Admin, QueueInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
 from delivery.client.filtering import Explained, change
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
+from delivery.client.looking import SubscriptionInfo
 from delivery.client.placement import Placement
 from delivery.client.positions import Move
 from delivery.client.queue import Queue
 from delivery.client.replays import Stretch
+from delivery.dispatch.verdict import DEFAULTS, Limits
 from delivery.errors import Closed, UnknownQueue
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
@@ -135,9 +137,19 @@ class Client:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
         return self._open().subscriptions(queue)
 
-    def subscription_info(self, queue: str, name: str) -> SubscriptionInfo:
-        """How far a subscription has got, and who is attached. Raises UnknownQueue, UnknownSubscription."""
-        return self._open().subscription_info(queue, name)
+    def subscription_info(self, queue: str, name: str, limits: Limits = DEFAULTS) -> SubscriptionInfo:
+        """How far a subscription has got, who is attached, and per partition a verdict (docs/verdicts.md).
+
+        `limits` say from when on something is worth a word. Takes some seconds when a host or the subscriber does not
+        answer. Raises UnknownQueue, UnknownSubscription.
+        """
+        return self._open().subscription_info(queue, name, limits)
+
+    def subscription_infos(
+        self, queue: str | None = None, name: str | None = None, *, limits: Limits = DEFAULTS
+    ) -> list[SubscriptionInfo]:  # fmt: skip
+        """`subscription_info` of many at a time: all, or those of one queue, or of one name. Raises UnknownQueue."""
+        return self._open().subscription_infos(queue, name, limits)
 
     def seek(
         self, queue: str, name: str, to: Start, *, partitions: Iterable[int] | None = None, force: bool = False,

@@ -11,6 +11,7 @@ from delivery.batch import Row
 from delivery.client.accumulator import ROW_BYTES
 from delivery.errors import MessageTooLarge
 from delivery.model import KEY_BYTES_MAX, check_partition, check_topic, encode_headers
+from delivery.telemetry import configured
 
 TOPICS_KEPT: Final = 10_000
 """Topic names remembered as checked, per publisher."""
@@ -31,12 +32,15 @@ class NewMessage(msgspec.Struct, frozen=True):
 class Outgoing:
     """The checks of one queue's messages. Thread-safe: what it remembers only saves work."""
 
-    __slots__ = ("_body_bytes_max", "_partitions", "_queue", "_refresh", "topics")
+    __slots__ = ("_body_bytes_max", "_partitions", "_queue", "_refresh", "carry", "topics")
 
     def __init__(self, queue: str, partitions: int, body_bytes_max: int, refresh: Callable[[], int]) -> None:
         """`refresh` gives the queue's limit of a body as it is now; asked before a body is refused."""
         self._queue, self._partitions = queue, partitions
         self._body_bytes_max, self._refresh = body_bytes_max, refresh
+        telemetry = configured()
+        self.carry = None if telemetry is None else telemetry.outgoing(queue)
+        """What each message's headers go through, if anything."""
         self.topics = {""}
         """Topics that were checked."""
 
@@ -65,6 +69,8 @@ class Outgoing:
             if len(self.topics) >= TOPICS_KEPT:
                 self.topics.clear()
             self.topics.add(topic)
+        if self.carry is not None:
+            headers = self.carry(headers)
         block = encode_headers(headers) if headers else b""
         return (raw, key, topic, block), len(raw) + len(key or b"") + len(topic) + len(block) + ROW_BYTES
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from math import inf
 from time import monotonic
 from typing import Self
 
 from delivery.batch import Row
-from delivery.client.accumulator import ROW_BYTES, Limits
+from delivery.client.accumulator import ROW_BYTES, Grant, Limits
 from delivery.client.machine import Machine, Target
 from delivery.client.outgoing import Bytes, NewMessage
 from delivery.client.receipts import PublishedMessage, Receipt
@@ -34,7 +35,8 @@ class Publisher(Machine):
         super().__init__(target, limits, in_flight, timeout)
         self._body_bytes_max = target.outgoing.body_bytes_max
         grants = self._accumulator.grants
-        self._take_grant, self._give_back = grants.pop, grants.append
+        carries = target.outgoing.carry is not None  # then the way without headers is never taken
+        self._take_grant, self._give_back = deque[Grant]().pop if carries else grants.pop, grants.append
         self._hop = hop
         self._turn = threading.Lock()
         """Held by whoever moves the sender on."""

@@ -16,11 +16,11 @@ from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.link import Connect
-from delivery.dispatch.members import Members
+from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
-from delivery.dispatch.progress import CheckpointKey
+from delivery.dispatch.progress import CheckpointKey, Progress
+from delivery.dispatch.pulse import Counters
 from delivery.dispatch.scanner import Source
-from delivery.dispatch.sender import Counters
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.target import Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
@@ -88,6 +88,13 @@ class Tools(msgspec.Struct, frozen=True):
     """To listeners."""
 
 
+class Serving(msgspec.Struct, frozen=True):
+    """A partition that is served."""
+
+    owned: Owned
+    progress: Progress
+
+
 class Delivery:
     """Runs one attached subscription until cancelled or drained. A changed registration makes a new Delivery, but for
     the members of a group, which come and go.
@@ -103,6 +110,34 @@ class Delivery:
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
         self.workers: dict[int, SubscriptionWorker] = {}
+        self.serving: dict[int, Serving] = {}
+        """For each of the workers what else is known of its partition."""
+        self.troubles: dict[int, str] = {}
+        """Why partitions could not be served, as long as that lasts."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Queue and subscription."""
+        return self._queue, self._name
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The partitions that are served, or could not be."""
+        return frozenset(self.workers.keys() | self.troubles.keys())
+
+    @property
+    def connect(self) -> Connect:
+        """To listeners, as their links do it."""
+        return self._tools.connect
+
+    def way(self, partition: int) -> Way:
+        """To whoever gets the partition, to be looked at."""
+        return self._members.way(partition)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether it takes only some messages."""
+        return self._wanted is not None
 
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
@@ -132,18 +167,16 @@ class Delivery:
             worker.drain()
 
     async def _serve(self, partition: int) -> None:
-        reported = ""
         while not self._draining:
             owned = None
             try:
                 owned = await self._unless_draining(partial(self._tools.partitions.acquire, self._queue, partition))
                 moved_on = owned is not None and await self._serve_owned(owned, partition)
-                reported = ""
             except HootError as error:
                 moved_on = owned is not None and isinstance(error, NotOwner)
-                if not isinstance(error, NotOwner) and reported != error.message:
+                if not isinstance(error, NotOwner) and self.troubles.get(partition) != error.message:
                     log.warning("subscription %s on %s/%d waits: %s", self._name, self._queue, partition, error)
-                    reported = error.message
+                    self.troubles[partition] = error.message
             if not moved_on:
                 await self._unless_draining(partial(trio.sleep, _PAUSE_SECONDS))
 
@@ -174,12 +207,13 @@ class Delivery:
         )  # fmt: skip
         if self._draining:
             return False
-        self.workers[partition] = worker
+        self.troubles.pop(partition, None)
+        self.workers[partition], self.serving[partition] = worker, Serving(owned, progress)
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
                 await worker.run(self._members.way(partition))
         finally:
-            del self.workers[partition]
+            del self.workers[partition], self.serving[partition]
         return moved_on
 
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -68,6 +69,10 @@ class Link:
         self._target: Target | None = None
         self._connected = trio.Event()
         self._reachable = True
+        self.down_since: float | None = time.monotonic()
+        """Since when there is no proven connection; None while there is one."""
+        self.trouble = ""
+        """Why there is none, since an attempt has failed."""
 
     async def target(self) -> Target:
         """The proven connection; waits until there is one."""
@@ -94,6 +99,7 @@ class Link:
             return await self._use(connection)
         finally:
             self._target = None
+            self.down_since = self.down_since or time.monotonic()
             if self._connected.is_set():  # else workers wait for it still, and it is the next connection's to set
                 self._connected = trio.Event()
             with trio.CancelScope(shield=True):
@@ -141,9 +147,9 @@ class Link:
         self._connected.set()
         if not self._reachable:
             log.info("subscription %s on %s: its listener is back", self._subscription, self._queue)
-        self._reachable = True
+        self._reachable, self.down_since, self.trouble = True, None, ""
 
     def _note_unreachable(self, error: HootError) -> None:
         if self._reachable:
             log.warning("subscription %s on %s waits for its listener: %s", self._subscription, self._queue, error)
-        self._reachable = False
+        self._reachable, self.trouble = False, error.message

@@ -30,6 +30,11 @@ class Way:
         self.holder, self._link = holder, link
         self._waiting.cancel()
 
+    @property
+    def link(self) -> Link | None:
+        """To the present holder, to be looked at."""
+        return self._link
+
     async def target(self) -> Target:
         """The proven connection to the present holder; waits until there is one."""
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -30,7 +31,8 @@ class CheckpointKey(msgspec.Struct, frozen=True):
 class Progress:
     """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
 
-    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over")
+    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over",
+                 "saved_at")  # fmt: skip
 
     def __init__(
         self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
@@ -38,6 +40,8 @@ class Progress:
         """`moved` is called when somebody else has moved the position: begin anew."""
         self.key = key
         self.over = False
+        self.saved_at: float | None = None
+        """When something of it was saved last, by the monotonic clock."""
         self._state, self._version = taken.value, taken.version
         self._position, self._failing, self._parked = taken.value.position, taken.value.failing, taken.value.parked
         self._doubtful: SubscriptionState | None = None
@@ -85,6 +89,7 @@ class Progress:
     def saved(self, save: SaveState, version: Version) -> None:
         """It was."""
         self._state, self._version, self._doubtful = save.state, version, None
+        self.saved_at = time.monotonic()
 
     def refused(self) -> None:
         """It was not, and for no reason that would have ended it."""

@@ -6,6 +6,7 @@ Batches pass unopened; a filter looks at each batch's header and dictionary, and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -51,8 +52,15 @@ class MessageScanner:
         self._after = 0
         self._refuses: Refuses | None = None
         """Once the filter has refused a whole batch: what is like it need not be read."""
+        self.reading_since: float | None = None
+        """By the monotonic clock, while the partition is being read."""
         self._resting: trio.Event | None = None
         """Set to end a rest at the partition's end; None when the scanner does not rest."""
+
+    @property
+    def after(self) -> int:
+        """Everything up to here was looked at."""
+        return self._after
 
     async def run(self, buffer: Buffer, after: int) -> None:
         """Scan from behind `after` for ever, until cancelled or the partition is lost (its error is raised)."""
@@ -61,7 +69,9 @@ class MessageScanner:
         self._source.follow(follow)
         try:
             while True:
+                self.reading_since = time.monotonic()
                 chunk = await self._source.read(self._after, self._push_bytes, self._refuses)
+                self.reading_since = None
                 if chunk is None:
                     await self._rest()
                     continue
@@ -71,6 +81,7 @@ class MessageScanner:
                 await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
         finally:
             self._source.unfollow(follow)
+            self.reading_since = None
 
     async def _judged(self, chunk: Chunk) -> list[Piece]:
         """A chunk's pieces. Where messages are evaluated one by one they are made in a thread.

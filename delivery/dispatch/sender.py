@@ -9,13 +9,13 @@ import enum
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.parking import SendAgain
+from delivery.dispatch.pulse import Counters
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import Broken, Failed, Failure, Kind, checked
 from delivery.dispatch.target import (
@@ -44,19 +44,6 @@ class Ending(enum.Enum):
     PARKED = "messages are parked that the run as it is cannot bring again"
     RECALLED = "the partition goes to another member"
     REFUSED = "the listener does not know the subscription or has seen a newer owner"
-
-
-class Counters(Protocol):
-    """Where deliveries are counted."""
-
-    def pushed(self, queue: str, subscription: str, messages: int, size: int) -> None:
-        """A push went out."""
-
-    def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
-        """A push was acknowledged."""
-
-    def failed(self, queue: str, subscription: str) -> None:
-        """A listener failed."""
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -88,6 +75,15 @@ class MessageSender:
         self._changed = trio.lowlevel.ParkingLot()
         self._retries = self._quiet = self._recalling = False
         self._current: _Run | None = None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether there is something to push, and window or connection do not take it."""
+        run = self._current
+        piece = None if run is None else run.buffer.first
+        if run is None or piece is None:
+            return False
+        return not run.target.ready or not self._window.has_room(piece.messages, len(piece.data))
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.

@@ -18,10 +18,11 @@ from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.newest import NewestSource
 from delivery.dispatch.pacing import replayed
 from delivery.dispatch.parking import Parking
+from delivery.dispatch.pulse import Counters, Pulse
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import MessageScanner, Source
-from delivery.dispatch.sender import Counters, Ending, MessageSender
+from delivery.dispatch.sender import Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
@@ -71,6 +72,17 @@ class Begin(msgspec.Struct, frozen=True):
     """Only so many of the newest messages matter; 0 for all."""
 
 
+class Parts(msgspec.Struct, frozen=True):
+    """What a worker consists of, for those who tell how it is (viewing); nobody changes anything by it."""
+
+    window: Window
+    scanner: MessageScanner
+    sender: MessageSender
+    parking: Parking
+    first: FirstInLine
+    pulse: Pulse
+
+
 class SubscriptionWorker:
     """MessageScanner → buffer → MessageSender, run after run.
 
@@ -99,7 +111,8 @@ class SubscriptionWorker:
         self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
-        self._sender = MessageSender(stream, self._window, counters, ledger.note, self._retrier)
+        self._pulse = Pulse(counters, self._window, ledger.note)
+        self._sender = MessageSender(stream, self._window, self._pulse, self._pulse.moved, self._retrier)
         self._by_key = begin.policy.order == "key"
         self._scanning = trio.CancelScope()
         self._pausing = trio.CancelScope()
@@ -121,6 +134,11 @@ class SubscriptionWorker:
     def unacknowledged(self) -> int:
         """Messages that were pushed and not yet answered."""
         return self._window.unacknowledged
+
+    @property
+    def parts(self) -> Parts:
+        """What it consists of, to be looked at."""
+        return Parts(self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse)
 
     async def run(self, link: Link) -> None:
         """Deliver until refused, drained, cancelled, or the partition is lost."""
@@ -170,7 +188,9 @@ class SubscriptionWorker:
         """Put a message aside, and go on behind it; unless the worker is to end."""
         with trio.CancelScope() as self._pausing:
             if not self._draining:
+                self._pulse.shelves(True)
                 await self._morgue.take(given_up)
+                self._pulse.shelves(False)
                 self._window.pass_over(given_up.id)
                 self._first.gave_up(given_up.id)
                 self._ledger.note_failing(self._first.attempts)
@@ -181,6 +201,7 @@ class SubscriptionWorker:
         with trio.CancelScope() as self._pausing:
             self._resting = self._pausing
             if not self._draining:
+                self._pulse.waits(seconds)
                 await trio.sleep(seconds)
 
     async def _one_run(self, target: Target) -> Ending:

@@ -20,9 +20,9 @@ from delivery.client.queue import Queue
 from delivery.client.receipts import Batch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
 from delivery.client.sender import Sender
-from delivery.errors import HootError, InvalidRequest
+from delivery.errors import HootError, HostUnreachable, InvalidRequest
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.records import QueueRecord
+from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.testing.loop import StillLoop, at_once
 from delivery.testing.partitions import LocalPartitions
 from delivery.testing.znodes import MemorySession
@@ -43,6 +43,10 @@ class LocalCalls(Calls):
     ) -> Any:
         """See Calls. Nothing is waited for: what is not there now, nobody brings."""
         return self._loop.call(lambda: at_once(self._methods[method](*args)))
+
+    def ask(self, host: HostRecord, method: str, *args: object, timeout: float) -> Any:
+        """See Calls."""
+        raise HostUnreachable("the engine of a test has no host that could be asked")
 
 
 class LocalSender(Sender):

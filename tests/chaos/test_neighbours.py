@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from delivery import connect
 from delivery.embedded.ports import free_port
 from tests.chaos import listening, role
 from tests.chaos.children import Child
@@ -13,6 +14,7 @@ from tests.chaos.neighbours import FELT_SECONDS, LEAST, TIMES
 from tests.chaos.quantiles import quantile
 from tests.chaos.stage import LOOPBACK, QUEUE, Publishing, Stage
 from tests.integration.embedded import eventually
+from tests.integration.verdicts import judged
 
 pytestmark = [pytest.mark.integration, pytest.mark.chaos]
 
@@ -39,6 +41,8 @@ def test_row_33_while_a_subscriber_stands_still_with_a_full_window_the_others_ar
         ids = publishing.stored
         listener.check(ids)
         reached = stage.position("stuck")
+        with connect(stage.zookeeper) as client:
+            judged(client, QUEUE, "stuck", "listener_unreachable")
     finally:
         stuck.close()
     assert reached < ids[at + 50], "it stood still indeed"

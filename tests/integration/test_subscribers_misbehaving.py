@@ -11,6 +11,7 @@ from typing import Self
 import pytest
 
 from delivery import Client, MessageId, connect
+from delivery.client import Limits
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.policy import RetryPolicy
@@ -18,6 +19,7 @@ from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered, engine
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -61,6 +63,11 @@ def test_a_subscriber_that_never_answers_keeps_its_position_and_others_get_every
         eventually(lambda: healthy.distinct() == 40_000, "everything at the healthy subscriber", 60)
         assert hanging.count() == 1
         check_checkpoints(running.address, queue_name, "hanging", published, hanging.ids())
+        seen = judged(client, queue_name, "hanging", "handler_stuck").observation
+        assert seen.callback is not None
+        assert seen.callback.message == published[0][0]
+        assert "NEVER.wait(3600)" in seen.callback.stack
+        judged(client, queue_name, "healthy", "healthy", Limits())
         assert memory(running.host.pid) - before < 150 * MIB
     finally:
         hanging.kill()
@@ -165,6 +172,7 @@ def test_another_program_on_the_port_of_a_listener_gets_no_message(
             eventually(lambda: b"hello" in impostor.received, "the host says hello")
             queue.put(secret)
             eventually(lambda: impostor.received.count(b"hello") >= (2 if reply else 1), "it tries again", 40)
+            judged(client, queue_name, "victim", "listener_unreachable")
             assert b"SECRET-" not in impostor.received
         finally:
             session.stop()
@@ -184,6 +192,7 @@ def test_a_listener_that_reads_a_kilobyte_per_second_costs_the_others_nothing(
             eventually(lambda: healthy.distinct() == 40_000, "everything at the healthy subscriber", 60)
             assert memory(running.host.pid) - before < 150 * MIB
             check_delivered(published, healthy.ids())
+            judged(client, queue_name, "crawling", "listener_unreachable")
             with ZooKeeperClient(running.address) as zookeeper:
                 assert not any(one.position for one in open_catalog(zookeeper).states(queue_name, "crawling").values())
         finally:

@@ -21,6 +21,7 @@ from tests.integration.engine import (
     check_delivered,
     engine,
 )
+from tests.integration.verdicts import judged
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -40,6 +41,7 @@ def delivers_across(fault: Callable[[LocalEngine], None], folder: Path) -> None:
             published = by_partition(stored)
             check_delivered(published, subscriber.ids())
             check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
+            judged(client, "orders", "recorder", "idle")
         finally:
             subscriber.kill()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_subscriptions_are_listed_and_deleted(hoot: Hoot, queue: str) -> None:
 def test_members_of_a_group_and_what_each_gets_are_shown(hoot: Hoot, queue: str) -> None:
     made = hoot.json("subscription", "create", queue, "crew", "--kind", "shared")
     assert made["kind"] == "shared"
-    assert "no member is attached" in hoot("subscription", "info", queue, "crew").stderr
+    assert "no member is attached" in hoot("subscription", "info", queue, "crew").stdout
     subscribe = ["subscribe", queue, "--name", "crew", "--format", "body"]
     with (
         Child(*subscribe, "--member", "a", zookeeper=hoot.zookeeper) as a,
@@ -135,6 +136,25 @@ def test_hosts_are_listed(hoot: Hoot) -> None:
     assert host["address"] == "127.0.0.1"
     assert host["port"] > 0
     assert host["host"] in hoot("host", "list").stdout
+
+
+def test_a_verdict_is_in_every_listing_and_is_watched_until_ctrl_c(hoot: Hoot, queue: str) -> None:
+    hoot("subscription", "create", queue, "mine", "--from", "earliest")
+    hoot("publish", queue, "one", "--partition", "1")
+    [listed] = hoot.json("subscription", "list", queue)
+    assert (listed["verdict"]["name"], listed["verdict"]["level"]) == ("no_listener", "warning")
+    text = hoot("subscription", "info", queue, "mine").stdout
+    assert "partition 0, 1, 2: no listener: nobody is attached: start its subscriber" in text
+    for watched in (["info", queue, "mine"], ["list", queue]):
+        with Child("subscription", *watched, "--watch", "--json", zookeeper=hoot.zookeeper) as child:
+            eventually(partial(shown_twice, child), "it is shown again", SECONDS)
+            assert all("no_listener" in line for line in child.lines)
+            assert child.end(signal.SIGINT) == 130
+            assert child.errors == []
+
+
+def shown_twice(child: Child) -> bool:
+    return len(child.lines) >= 2
 
 
 def test_what_becomes_of_what_is_not_handled_is_given_and_changed_field_by_field(hoot: Hoot, queue: str) -> None:

@@ -16,6 +16,7 @@ from subscriber import RetryPolicy
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -73,6 +74,8 @@ def test_a_poison_message_holds_its_key_through_the_deaths_of_subscriber_and_hos
         eventually(lambda: subscriber.distinct() == everything, "all but what waits for the poison", 60)
         waiting = tuple(published[3][10:])
         eventually(lambda: parked(running, "orders") == {b"3": waiting}, "it is parked durably")
+        told = judged(client, "orders", "recorder", "key_parked").observation
+        assert (told.parked, told.parked_keys, told.lag) == (len(waiting), 1, 0)
         assert state(running, "orders").position == published[KEYS - 1][-1]
 
         subscriber.start(poison=poison)  # killed, and another one in its place

@@ -1,0 +1,191 @@
+"""How far a subscription has got, and why it gets on as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+
+from delivery import wall
+from delivery.batch import peek
+from delivery.client.calls import Calls
+from delivery.client.groups import Member, members_of
+from delivery.client.health import Health
+from delivery.client.hosts import Owners
+from delivery.dispatch.observation import Observation
+from delivery.dispatch.verdict import Limits, Verdict, verdict
+from delivery.errors import HootError
+from delivery.ids import MessageId
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.groups import Kind
+from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.replays import Replay
+from delivery.rpc.protocol import load_idl
+
+LOOK_SECONDS = 5.0
+"""How long one partition is asked before its numbers are given as unknown."""
+
+
+class SubscribedPartition(msgspec.Struct, frozen=True):
+    """How far a subscription has got in one partition. None stands for what cannot be had now."""
+
+    partition: int
+    start: MessageId
+    """It began after this id."""
+    position: MessageId
+    """Everything up to here is acknowledged: as its owner has it, or as it was saved last; `start` before that."""
+    end: MessageId | None
+    """The last id of the partition."""
+    lag: int | None
+    """Messages of the partition above `position`, whatever their topic."""
+    lag_seconds: float | None
+    """The age of the oldest of these; 0 when there is none."""
+    host: str | None
+    parked: int
+    """Messages up to `position` that are parked (docs/retries.md)."""
+    observation: Observation
+    """All that is known of it."""
+    verdict: Verdict
+    """Why it does what it does."""
+
+
+class SubscriptionInfo(msgspec.Struct, frozen=True):
+    """A subscription, who is attached, and how far it has got."""
+
+    queue: str
+    subscription: str
+    created_ms: int
+    all_partitions: bool
+    topics: tuple[str, ...]
+    filter: str | None
+    """Its rule as JSON."""
+    kind: Kind
+    listener: str | None
+    """host:port of the subscriber that is attached to an exclusive one."""
+    members: tuple[Member, ...]
+    """Of a group, by name."""
+    retry: RetryPolicy
+    partitions: tuple[SubscribedPartition, ...]
+    replay: Replay | None = None
+    """What of, if it is a replay; `end` and lags are those of its stretch then."""
+    finished: bool = False
+    """Whether it is a replay of which nothing is left."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """host:port of all who are attached."""
+        return tuple(place for place in (self.listener, *(one.listener for one in self.members)) if place)
+
+    @property
+    def holders(self) -> dict[int, str]:
+        """Which member gets a partition."""
+        return {number: one.member for one in self.members for number in one.partitions}
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions; None when one of them is not known. Without what is parked."""
+        lags = [one.lag for one in self.partitions]
+        return None if None in lags else sum(lag or 0 for lag in lags)
+
+    @property
+    def parked(self) -> int:
+        """Messages of all partitions that are parked."""
+        return sum(one.parked for one in self.partitions)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Of the partition that is furthest behind; None when one of them is not known."""
+        ages = [one.lag_seconds for one in self.partitions]
+        return None if None in ages else max((age or 0.0 for age in ages), default=0.0)
+
+    @property
+    def worst(self) -> SubscribedPartition | None:
+        """The partition with the worst verdict, of several the one that is furthest behind; None without partitions."""
+        return max(self.partitions, key=lambda one: (one.verdict.rank, one.lag_seconds or 0.0), default=None)
+
+
+class Looking:
+    """Over one catalog and the region hosts. Thread-safe; closes nothing."""
+
+    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
+        self._catalog, self._owners, self._calls = catalog, owners, calls
+        self._health = Health(catalog, calls)
+        self._read_request = load_idl("delivery").ReadRequest
+
+    def info(self, record: SubscriptionRecord, limits: Limits) -> SubscriptionInfo:
+        """See Client.subscription_info."""
+        queue, name = record.queue, record.name
+        states = self._catalog.states(queue, name)
+        attached = self._catalog.members(queue, name)
+        listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
+        told = self._health.observations(record, attached=bool(attached))
+        partitions = []
+        for number, start in sorted(record.starts.items()):
+            until = record.replay.end(number) if record.replay else 0
+            seen = self._counted(queue, _with_saved(told[number], start, states.get(number)), until)
+            partitions.append(_subscribed(start, seen, verdict(seen, limits)))
+        return SubscriptionInfo(
+            queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
+            record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
+            _is_over(record.replay, partitions), record.bound,
+        )  # fmt: skip
+
+    def _counted(self, queue: str, seen: Observation, until: int) -> Observation:
+        """With its lag, if that was not told and somebody may know it; `until` is the end of a replay, or 0."""
+        if seen.lag is not None or seen.stage == "host_unreachable":
+            return seen
+        partition, position = seen.partition, seen.position
+        look = partial(self._calls.call, queue, partition, timeout=LOOK_SECONDS)
+        try:
+            info = look("partitionInfo", queue, partition)
+            lag = 0
+            if not until or position < until:
+                lag = int(look("countMessages", queue, partition, position, until))
+            oldest = self._oldest_ms(queue, partition, position) if lag else 0
+            host = ":".join(map(str, self._owners.address(queue, partition)))
+        except HootError as error:
+            if not error.retryable:
+                raise
+            return seen
+        size = round(lag * info.bytes / info.messages) if info.messages else 0
+        return msgspec.structs.replace(
+            seen, last=until or max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
+            now_ms=wall.ms(),
+        )  # fmt: skip
+
+    def _oldest_ms(self, queue: str, partition: int, position: int) -> int:
+        """The time of the first message above `position`: the first batch there tells, or at worst the position."""
+        request = self._read_request(
+            queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
+        )
+        header = peek(self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS).batches)
+        return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
+
+
+def _with_saved(seen: Observation, start: int, state: SubscriptionState | None) -> Observation:
+    """With what is in the metadata, where no owner told of anything newer."""
+    if seen.stage == "delivering" or seen.lag is not None:
+        return seen
+    if state is None:
+        return msgspec.structs.replace(seen, position=start)
+    parked = sum(len(one.ids) for one in state.parked)
+    return msgspec.structs.replace(seen, position=state.position, parked=parked, parked_keys=len(state.parked))
+
+
+def _subscribed(start: int, seen: Observation, judged: Verdict) -> SubscribedPartition:
+    known = seen.lag is not None
+    return SubscribedPartition(
+        seen.partition, MessageId(start), MessageId(seen.position), MessageId(seen.last) if known else None, seen.lag,
+        seen.lag_seconds if known else None, seen.host if known and seen.host else None, seen.parked, seen, judged,
+    )  # fmt: skip
+
+
+def _is_over(replay: Replay | None, partitions: Iterable[SubscribedPartition]) -> bool:
+    return replay is not None and all(
+        one.position >= replay.end(one.partition) and not one.parked for one in partitions
+    )

@@ -1,0 +1,94 @@
+"""Taking observations of what a host delivers. Nothing is read or asked, so that all can be taken at every scrape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from delivery import wall
+from delivery.dispatch.delivery import Delivery, Serving
+from delivery.dispatch.link import Link
+from delivery.dispatch.observation import Observation
+from delivery.dispatch.parking import Parking
+from delivery.dispatch.worker import Parts, SubscriptionWorker
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One moment by both clocks: what is noted by the one is told by the other."""
+
+    wall_ms: int
+    monotonic: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """This one."""
+        return cls(wall.ms(), time.monotonic())
+
+    def ms(self, noted: float | None) -> int:
+        """A noted time in milliseconds since 1970, 0 for none."""
+        return 0 if noted is None else self.wall_ms - round((self.monotonic - noted) * 1000)
+
+
+def observations(delivery: Delivery, at: Moment, partitions: Iterable[int] | None = None) -> Iterator[Observation]:
+    """Of the partitions that a host serves, or tries to, in order; of those given alone."""
+    for partition in sorted(delivery.known if partitions is None else delivery.known.intersection(partitions)):
+        worker = delivery.workers.get(partition)
+        if worker is None:
+            trouble = delivery.troubles[partition]
+            yield Observation(partition=partition, now_ms=at.wall_ms, stage="starting", trouble=trouble)
+        else:
+            yield _of_worker(delivery, worker, delivery.serving[partition], at)
+
+
+def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving, at: Moment) -> Observation:
+    parts = worker.parts
+    window, pulse, partition = parts.window, parts.pulse, worker.stream.partition
+    record, way = delivery.attached.subscription, delivery.way(partition)
+    end = record.replay.end(partition) if record.replay else serving.owned.watermark
+    paced = record.replay is not None or window.position < record.newest.get(partition, 0)
+    return Observation(
+        partition=partition, stage="no_listener" if way.holder is None else "delivering", now_ms=at.wall_ms,
+        began_ms=at.ms(pulse.began), position=window.position, heard=window.told,
+        scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
+        trend=None if window.position >= end else pulse.trend, full=parts.sender.is_held_up,
+        delivered_ms=at.ms(pulse.delivered_at), acknowledged_ms=at.ms(pulse.acknowledged_at),
+        moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
+        redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
+        reading_ms=0 if paced else at.ms(parts.scanner.reading_since), shelving_ms=at.ms(pulse.shelving_since),
+        **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(way.link, at),
+    )  # fmt: skip
+
+
+def _out(parts: Parts, at: Moment) -> dict[str, Any]:
+    again = parts.parking.out
+    out = parts.window.unacknowledged + again
+    return {"out": out, "out_since_ms": at.ms(parts.pulse.first_out_since) if out else 0}
+
+
+def _failing(parts: Parts, at: Moment) -> dict[str, Any]:
+    known, position = parts.first.attempts, parts.window.position
+    if known is None or known.after != position or not known.failures:
+        return {}
+    again = parts.pulse.again_at
+    again_ms = 0 if again is None or again <= at.monotonic else at.ms(again)
+    return {"failing": position + 1, "failures": known.failures, "error": known.last_error, "again_ms": again_ms}
+
+
+def _parked(parking: Parking) -> dict[str, Any]:
+    if not parking:
+        return {}
+    waiting = parking.waiting()
+    worst = max(waiting, key=lambda one: one.failures)
+    return {
+        "parked": sum(len(one.ids) for one in waiting), "parked_keys": len(waiting), "failures": worst.failures,
+        "error": worst.last_error, "again_ms": min(one.due_ms for one in waiting), "parking_full": parking.is_full,
+    }  # fmt: skip
+
+
+def _unreachable(link: Link | None, at: Moment) -> dict[str, Any]:
+    if link is None or link.down_since is None:
+        return {}
+    return {"unreachable_ms": at.ms(link.down_since), "unreachable": link.trouble}
