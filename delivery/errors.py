@@ -296,10 +296,8 @@ class EmbeddedError(HootError):
 
 
 def _leaves(base: type[HootError]) -> dict[str, type[HootError]]:
-    found = {base.code: base}
-    for child in base.__subclasses__():
-        found.update(_leaves(child))
-    return found
+    below = [_leaves(child) for child in base.__subclasses__()]
+    return {base.code: base, **{code: kind for found in below for code, kind in found.items()}}
 
 
 _BY_CODE = _leaves(HootError)
