@@ -281,10 +281,7 @@ class DataFolderError(HootError):
 
 
 class ForeignData(HootError):
-    """A data folder and the ZooKeeper that was named have nothing in common: they may be of two clusters.
-
-    Nothing was done.
-    """
+    """A data folder and the ZooKeeper that was named have nothing in common: maybe of two clusters; nothing was done."""
 
     code = "foreign_data"
 
