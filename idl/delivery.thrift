@@ -89,6 +89,9 @@ struct SubscriptionOptions {
                                 // or a time with its zone, such as 2026-01-31T12:00:00Z; or "latest-per-key"
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
+  6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
+  7: optional string kind       // "exclusive" (the default), "failover" or "shared" (docs/groups.md); listeners can be
+                                // attached by attachListener to exclusive ones alone
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -144,7 +147,8 @@ service RegionHost {
   void deleteSubscription(1: string queue, 2: string name) throws (1: HootError error)
   /* Messages are pushed to the listener until the lease ends; called again, on any host, it is renewed. Renew it three
      times in a lease, and at once on another host when the connection to this one breaks. leaseMs: 1000 to 600000, 0
-     for 30000. subscription_busy while another one that lives is attached, unless forced: do not force renewals. */
+     for 30000. subscription_busy while another one that lives is attached, unless forced: do not force renewals.
+     invalid_request for a plain listener of a subscription with the order of keys. */
   void attachListener(1: string queue, 2: string subscription, 3: ListenerAddress listener, 4: i32 leaseMs,
                       5: bool force) throws (1: HootError error)
   /* Ends the lease; fine when the listener is not attached (any more). */

@@ -21,6 +21,7 @@ from delivery.ids import MessageId, Start
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
+from subscriber.manual import ManualMessage
 from subscriber.outcomes import Reject, Retry
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
@@ -29,6 +30,7 @@ __all__ = [
     "KEEP",
     "AsyncSubscriber",
     "Event",
+    "ManualMessage",
     "Message",
     "MessageId",
     "Reject",

@@ -38,12 +38,19 @@ class AsyncSubscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryGiven = None, mode: Mode = "create_or_attach", kind: Kind | None = None,
-        listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
+        retry: RetryGiven = None,
+        kind: Kind | None = None,
+        mode: Mode = "create_or_attach",
+        manual: bool = False,
+        bound: int | None = None,
+        listener: Callable[..., object] | None = None,
+        batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        request = check_request(
+            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound
+        )
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         if self._runtime is not None:
             try:
                 await self._runtime.add([subscription])

@@ -101,13 +101,14 @@ class Declaration:
             self._runtime.stop_soon()
 
     def _declare(
-        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None]
-    ) -> Subscription:
+        self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None], *,
+        manual: bool,
+    ) -> Subscription:  # fmt: skip
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
-        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where))
+        made = Subscription(self.name, request, (*self._everywhere, *given), check_where(where), manual=manual)
         self.subscriptions[request.queue] = made
         return made
 

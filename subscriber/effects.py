@@ -158,7 +158,7 @@ def idempotent(store: SeenStore[C]) -> Callable[[Handler[C]], ById[C]]:
     return lambda handler: ById(store, handler)
 
 
-def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord) -> bool:
+def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord, *, manual: bool = False) -> bool:
     """Whether a listener needs the order of ids.
 
     Raises InvalidRequest where one could take a message that it has not handled for one that it has.
@@ -166,6 +166,8 @@ def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord) -
     effects = [one.call for one in listeners if isinstance(one.call, Once)]
     if len({id(one.store) for one in effects}) < len(effects):
         raise InvalidRequest("two listeners share a store, and the second would skip all: give each one of its own")
+    if effects and manual:
+        raise InvalidRequest("an effect is handled when it is committed: it cannot be acknowledged by hand")
     ordered = any(one.needs_order for one in effects)
     if ordered and record.retry.order != "partition":
         raise InvalidRequest(

@@ -37,7 +37,7 @@ class PartitionInbox:
     messages are *meant* to come again then.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "holding", "moved_from", "position")
+    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "holding", "moved_from", "position", "repeats")
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
@@ -50,6 +50,8 @@ class PartitionInbox:
         self.holding = Holding()
         self.moved_from: int | None = None
         """The former owner's epoch, when the push that was begun last is the first one of another owner."""
+        self.repeats = False
+        """Whether the push that was begun last begins with what was handled here already."""
 
     def arrive(self, turn: Turn) -> bool:
         """Note that a push of `turn` is here; False when it is stale already."""
@@ -83,6 +85,7 @@ class PartitionInbox:
             self.holding.begin_turn(after, self._floor, self.position, parked)
         if not retry:
             self.position = max(self.position, after)
+        self.repeats = self.position > after
         return self.position
 
     def end(self, position: int) -> int:

@@ -119,7 +119,8 @@ class Patterns:
                 request = msgspec.structs.replace(
                     whole.request, queue=queue.name, start=whole.request.start if start is None else start
                 )
-                whole.parts[queue.name] = part = Subscription(whole.name, request, whole.listeners, whole.where)
+                part = Subscription(whole.name, request, whole.listeners, whole.where, manual=whole.manual)
+                whole.parts[queue.name] = part
                 part.delivering = whole.delivering
                 self._seen[queue.name] = queue.generation
                 found.append(part)

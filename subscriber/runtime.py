@@ -167,7 +167,7 @@ class Runtime:
     async def _register(self, subscriptions: Sequence[Subscription]) -> None:
         plans = [await hop.run_sync(self._registration.plan, one.request) for one in subscriptions]
         for subscription, plan in zip(subscriptions, plans, strict=True):
-            if check_effects(subscription.listeners, plan.record):
+            if check_effects(subscription.listeners, plan.record, manual=subscription.manual):
                 await hop.run_sync(self._registration.check_in_order, plan)
         for subscription, plan in zip(subscriptions, plans, strict=True):
             await self._attach(subscription, plan)

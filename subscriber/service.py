@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from delivery.batch import headers_in, open_batch
-from delivery.errors import CorruptRecord, InvalidRequest, ServiceStopping
+from delivery.errors import InvalidRequest, ServiceStopping
 from delivery.ids import MessageId
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
@@ -30,12 +29,15 @@ from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unh
 from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.listeners import Abandoned, Calls, ListenerFailed
+from subscriber.manual import ManualMessage, Unacknowledged, by_hand
 from subscriber.outcomes import Outcome, Reject, Retry
+from subscriber.pushes import Push, batches, last_id_of, pieces
 from subscriber.subscription import Event, Subscription
 
 log = logging.getLogger(__name__)
 
 _ERROR_TEXT_MAX = 1000
+_STOPPING = ServiceStopping("the subscriber stops")
 
 
 class Attachment:
@@ -50,6 +52,8 @@ class Attachment:
         """No listener is called for it any more."""
         self.waiting: deque[Callable[[], None]] = deque()
         """Pushes that came while the application wanted none; for the dispatch thread."""
+        self.unacknowledged: dict[int, Unacknowledged] = {}
+        """By partition, when the application acknowledges by hand."""
         self._made_for = (subscription.listeners, record.retry)
         self._calls: Calls | None = None
 
@@ -57,26 +61,22 @@ class Attachment:
         """The listeners as they stand now."""
         listeners, retry = self.subscription.listeners, self.record.retry
         if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
-            check_effects(listeners, self.record)
-            self._calls = Calls(listeners, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            check_effects(listeners, self.record, manual=self.subscription.manual)
+            given = [by_hand(one, self._deliver) for one in listeners] if self.subscription.manual else listeners
+            self._calls = Calls(given, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
             self._made_for = (listeners, retry)
         return self._calls
 
+    def _deliver(self, message: Message) -> ManualMessage:
+        return self.unacknowledged[message.partition].deliver(message)
 
-class Push(Protocol):
-    """The struct of the IDL, once it is known to be complete."""
 
-    queue: str
-    subscription: str
-    partition: int
-    epoch: int
-    run: int
-    after: int
-    batches: bytes
-    moves: int | None
-    parked: Sequence[Any] | None
-    again: bool | None
-    settled: Sequence[int] | None
+class Reply(Protocol):
+    """A PushReply of the IDL."""
+
+    status: int
+    position: int
+    failures: Sequence[Any] | None
 
 
 class Counters(msgspec.Struct):
@@ -140,23 +140,49 @@ class ListenerService:
         waiting = attachment.waiting
         while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
             waiting.popleft()()
+        if self._is_over(attachment):
+            for unacknowledged in attachment.unacknowledged.values():
+                unacknowledged.end()
 
     def _is_over(self, attachment: Attachment) -> bool:
         """Whether pushes are answered without calling anybody."""
         return self.stopping or attachment.ended
 
     def _do(self, attachment: Attachment, inbox: PartitionInbox, push: Push, answer: Promise[object]) -> None:
-        result: object
+        result: Any
         if self.stopping:
-            result = ServiceStopping("the subscriber stops")
+            result = _STOPPING
         elif attachment.ended:
             result = self._answer(Status.UNKNOWN, push.after)
         else:
+            if attachment.subscription.manual:
+                attachment.unacknowledged.setdefault(push.partition, Unacknowledged())
             try:
                 result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            if attachment.subscription.manual and result.status in (Status.OK, Status.FAILED):
+                self._give_when_acknowledged(attachment, inbox, push, result, answer)
+                return
         self._dispatcher.post(partial(answer.give, result))
+
+    def _give_when_acknowledged(
+        self, attachment: Attachment, inbox: PartitionInbox, push: Push, reply: Reply, answer: Promise[object]
+    ) -> None:
+        unacknowledged, last_id = attachment.unacknowledged[push.partition], last_id_of(push)
+
+        def give(acknowledged: bool) -> None:
+            self._dispatcher.post(partial(answer.give, reply if acknowledged else _STOPPING))
+
+        for failure in reply.failures or ():
+            unacknowledged.forget_within(failure.id, failure.last)
+        if push.again:
+            unacknowledged.answer(give, {message.number for _, part in batches(push, -1) for message in part})
+        elif reply.status == Status.FAILED:
+            unacknowledged.forget_within(reply.position + 1, last_id)
+            unacknowledged.answer(give, range(push.after + 1, reply.position + 1))
+        else:
+            unacknowledged.answer(give, range(push.after + 1, last_id + 1) if inbox.repeats else ())
 
     def _handle(self, attachment: Attachment, inbox: PartitionInbox, push: Push) -> object:
         parked = [(one.id, one.key) for one in push.parked or ()]
@@ -172,7 +198,7 @@ class ListenerService:
             if push.again:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key"
-            for last_id, messages in _pieces(push, begin, whole=calls.whole):
+            for last_id, messages in pieces(push, begin, whole=calls.whole):
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self._note, push))
                 elif holding:
@@ -188,7 +214,7 @@ class ListenerService:
             unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
             return self._failed(inbox, push, position, error, unreadable)
         self.counters.pushes += 1
-        unhandled = holding.between(push.after, _last_id(push)) if holding else ()
+        unhandled = holding.between(push.after, last_id_of(push)) if holding else ()
         return self._answer(Status.OK, inbox.end(position), unhandled)
 
     def _retried(self, calls: Calls, holding: Holding, push: Push) -> object:
@@ -196,7 +222,7 @@ class ListenerService:
         for number in push.settled or ():
             holding.settle(number)
         failures: list[Unhandled] = []
-        for _, messages in _batches(push, -1):
+        for _, messages in batches(push, -1):
             failures += call_again(calls, holding, messages, partial(self._note, push))
         self.counters.pushes += 1
         return self._answer(Status.OK, push.after, failures)
@@ -251,45 +277,6 @@ class ListenerService:
             for one in unhandled
         ]
         return self._idl.PushReply(status=int(status), position=position, failures=failures or None)
-
-
-def _last_id(push: Push) -> int:
-    """The last id that the push itself covers, however far the inbox is."""
-    return max((header.last_id for _, header in headers_in(push.batches)), default=push.after)
-
-
-def _pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
-    """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
-
-    Raises CorruptRecord in the place of the first batch that is damaged.
-    """
-    if not whole:
-        yield from _batches(push, after)
-        return
-    messages: list[Message] = []
-    last_id = after
-    damage: CorruptRecord | None = None
-    try:
-        for last, part in _batches(push, after):
-            messages += part
-            last_id = last
-    except CorruptRecord as error:
-        damage = error
-    yield last_id, messages
-    if damage is not None:
-        raise damage
-
-
-def _batches(push: Push, after: int) -> Iterator[tuple[int, Iterator[Message]]]:
-    data, end = push.batches, 0
-    for at, header in headers_in(data):
-        end = at + header.length
-        if header.partition != push.partition:
-            raise CorruptRecord(f"a push of partition {push.partition} holds a batch of partition {header.partition}")
-        if header.last_id > after:
-            yield header.last_id, open_batch(data[at:end], header).messages(push.queue, after)
-    if end != len(data):
-        raise CorruptRecord(f"a push ends with {len(data) - end} bytes that are no whole batch")
 
 
 def _described(error: BaseException) -> str:

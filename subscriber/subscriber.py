@@ -54,7 +54,8 @@ class Subscriber(Declaration):
         self, queue: str, partitions: Partitions = None, topics: TopicsGiven = KEEP,
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
-        retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach",
+        retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach", manual: bool = False,
+        bound: int | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -71,12 +72,17 @@ class Subscriber(Declaration):
         `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
         that are to change (None: back to the default); without, it stays as it is. `kind` says whether others may be
         attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode
-        "create" it must not be there yet, with "attach" it must. The subscription is registered, and "latest" looked
-        up, by `start`; on a running subscriber at once, which needs `listener` or `batch_listener` given here. Raises
-        InvalidRequest (a filter that does not parse: with its place and a hint), and then what `start` raises.
+        "create" it must not be there yet, with "attach" it must. With `manual` listeners get a ManualMessage, which is
+        handled when its `ack` was called, and not when they return. `bound` says that only so many of the newest
+        messages of a partition matter, and those before them are left out (0: all; None leaves that as it is). The
+        subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
+        `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place
+        and a hint), and then what `start` raises.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode)
-        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener})
+        request = check_request(
+            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound
+        )
+        subscription = self._declare(request, where, {"message": listener, "batch": batch_listener}, manual=manual)
         runtime = self._runtime
         if runtime is not None:
             try:

@@ -55,8 +55,9 @@ class Subscription:
     """
 
     def __init__(
-        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None
-    ) -> None:
+        self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None, *,
+        manual: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""
         self.request = request
@@ -67,6 +68,8 @@ class Subscription:
         """In the order of their registration."""
         self.where = where
         """What messages must fulfil for the listeners to be called."""
+        self.manual = manual
+        """Whether a message counts as handled when the application acknowledges it, not when its listeners return."""
         self.parts: dict[str, Subscription] = {}
         """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
         self.delivering = True

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
-from delivery.errors import HootError
-from delivery.metastore.records import ListenerRecord
+from delivery.errors import HootError, InvalidRequest
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.rpc.hello import is_alive
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,9 @@ class Listeners(Protocol):
 
     def listener(self, queue: str, name: str) -> ListenerRecord | None:
         """Who is attached."""
+
+    def subscription(self, queue: str, name: str) -> SubscriptionRecord | None:
+        """Its preferences, None when it is not there."""
 
     def attach(self, queue: str, name: str, record: ListenerRecord, *, replace: ListenerRecord | None = None) -> None:
         """Attach for as long as the session lives. Raises SubscriptionBusy, UnknownSubscription, UnknownQueue."""
@@ -79,7 +82,7 @@ class Leases:
         """Attach a listener for so long, or renew its lease. `force` takes over from whoever is attached.
 
         Raises SubscriptionBusy while another one that lives is attached, UnknownSubscription, UnknownQueue,
-        MetadataUnavailable.
+        MetadataUnavailable; InvalidRequest for a plain listener where keys have an order of their own.
         """
         record = msgspec.structs.replace(listener, lease=self._member.host)
         async with self._alone(place):
@@ -129,8 +132,18 @@ class Leases:
         found = self._listeners.listener(*place)
         if found == record and stands:
             return
+        if record.protocol == "plain" and (found is None or not _same(found, record)):
+            self._check_order(*place)
         free = found is not None and (force or _same(found, record) or not is_alive(found, *place))
         self._listeners.attach(*place, record, replace=found if free else None)
+
+    def _check_order(self, queue: str, name: str) -> None:
+        subscription = self._listeners.subscription(queue, name)
+        if subscription is not None and subscription.retry.order == "key":
+            raise InvalidRequest(
+                f"subscription {name!r} has the order of keys, and a plain listener can say only of a whole list that"
+                " it failed: implement Listener, or give the subscription the order of partitions"
+            )
 
     def _detach(self, place: Place, listener: ListenerRecord) -> None:
         found = self._listeners.listener(*place)

@@ -99,7 +99,10 @@ def _request(queue: str, options: Any) -> Request:
         raise InvalidRequest("give one start, or starts by partition, and not both")
     start = options.starts or options.start or "latest"
     retry = _retry(options.retryPolicy)
-    return check_request(queue, options.partitions or None, options.topics or None, start, retry=retry)
+    return check_request(
+        queue, options.partitions or None, options.topics or None, start, retry=retry, bound=options.bound,
+        kind=options.kind or None,
+    )  # fmt: skip
 
 
 def _retry(given: Any) -> dict[str, object]:

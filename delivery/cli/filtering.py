@@ -44,6 +44,7 @@ def update(
     filter: options.Filter = None,
     no_filter: NoFilter = False,
     retry: retrying.Retry = None,
+    bound: options.Bound = None,
     dry_run: options.DryRun = False,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
@@ -51,7 +52,7 @@ def update(
     """Change what a subscription takes, and what becomes of messages that are not handled. What is not named stays.
 
     A running delivery follows at once; its subscriber hears of another order or timeout_seconds within half a minute.
-    With --json: {queue, subscription, updated, topics, filter, retry}.
+    With --json: {queue, subscription, updated, topics, filter, retry, bound}.
     """
     from delivery.client import connect
     from delivery.filters import KEEP
@@ -59,18 +60,21 @@ def update(
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
     changes = retrying.asked(retry)
-    if not topics and not all_topics and filter is None and not no_filter and not changes:
-        raise typer.BadParameter("nothing to change: give --topic, --all-topics, --filter, --no-filter or --retry")
+    if not topics and not all_topics and filter is None and not no_filter and not changes and bound is None:
+        raise typer.BadParameter(
+            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry or --bound"
+        )
     new_topics = None if all_topics else topics or KEEP
     new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
         now = client.update_subscription(
-            queue, name, topics=new_topics, filter=new_filter, retry=changes, dry_run=dry_run
+            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, dry_run=dry_run
         )
     if as_json:
         rule = None if now.filter is None else msgspec.json.decode(now.filter)
         done = {"queue": queue, "subscription": name, "updated": not dry_run}
-        show_json({**done, "topics": list(now.topics), "filter": rule, "retry": msgspec.structs.asdict(now.retry)})
+        changed = {"retry": msgspec.structs.asdict(now.retry), "bound": now.bound}
+        show_json({**done, "topics": list(now.topics), "filter": rule, **changed})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}; {retrying.described(now.retry)}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")

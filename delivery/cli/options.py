@@ -173,6 +173,13 @@ Filter = Annotated[
     ),
 ]  # fmt: skip
 START_HELP = "latest-per-key (only the newest message of each key, then all that is new), or a place: "
+Bound = Annotated[
+    int | None,
+    typer.Option(
+        "--bound", metavar="N", min=0, show_default=False,
+        help="Only so many of the newest messages of a partition matter, older ones are left out; 0: all.",
+    ),
+]  # fmt: skip
 PLACE_HELP = "earliest, latest, a message id, a time (2026-01-31T12:00Z), or a time ago (-1h, '10m ago')."
 Kind = Annotated[
     str | None,

@@ -1,13 +1,13 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
-The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, listener,
-members, retry, replay, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the listener as
-`host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`, where the
-listener is null for one that is gone; `retry` has the fields of a RetryPolicy, and `replay` is `{of, finished}`, null
-for what is none. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not acknowledged, and
-`parked` counts those that neither of them means. `subscription info` adds `partitions`: per partition `{partition,
-start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that cannot be had now (its host does not
-answer) are null.
+The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, bound,
+listener, members, retry, replay, lag, lag_seconds, parked}` with the filter as a rule, null without one, and the
+listener as `host:port`, null when none is attached, or those who are are members: `{member, listener, partitions}`,
+where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy, and `replay` is `{of,
+finished}`, null for what is none. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is not
+acknowledged, and `parked` counts those that neither of them means. `subscription info` adds `partitions`: per
+partition `{partition, start, position, end, lag, lag_seconds, parked, host, member}`. Numbers that cannot be had now
+(its host does not answer) are null.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def create(
         str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
     ] = "latest",
     kind: options.Kind = None,
+    bound: options.Bound = None,
     retry: retrying.Retry = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
@@ -69,7 +70,7 @@ def create(
     with connect(zookeeper) as client:
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
-            kind=check_kind(kind or "exclusive"),
+            kind=check_kind(kind or "exclusive"), bound=bound or 0,
         )  # fmt: skip
     if as_json:
         show_json({
@@ -134,6 +135,7 @@ def info(
         ("topics", ", ".join(found.topics) or "all"),
         ("filter", found.filter or "none"),
         ("kind", found.kind),
+        *([("bound", f"the newest {number(found.bound)} messages of a partition")] if found.bound else []),
         *([("listener", found.listener or "none is attached")] if found.kind == "exclusive" else []),
         ("not handled", retrying.described(found.retry)),
         *([("replay", f"of {found.replay.of}, {'finished' if found.finished else 'not finished'}")]
@@ -197,6 +199,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "topics": list(found.topics),
         "filter": None if found.filter is None else msgspec.json.decode(found.filter),
         "kind": found.kind,
+        "bound": found.bound,
         "listener": found.listener,
         "members": [msgspec.structs.asdict(one) for one in found.members],
         "retry": msgspec.structs.asdict(found.retry),

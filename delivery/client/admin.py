@@ -93,6 +93,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """What of, if it is a replay; `end` and lags are those of its stretch then."""
     finished: bool = False
     """Whether it is a replay of which nothing is left."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
 
     @property
     def attached(self) -> tuple[str, ...]:
@@ -195,7 +197,7 @@ class Admin:
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
             record.kind, listener, members_of(record, attached), record.retry, tuple(partitions), record.replay,
-            _is_over(record.replay, partitions),
+            _is_over(record.replay, partitions), record.bound,
         )  # fmt: skip
 
     def create_subscription(self, name: str, request: Request) -> SubscriptionRecord:

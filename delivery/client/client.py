@@ -216,32 +216,33 @@ class Client:
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
         filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
-        kind: Kind = "exclusive",
+        kind: Kind = "exclusive", bound: int = 0,
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter`, `start`, `retry` and `kind` as in Subscriber.subscribe. Raises
+        `partitions`, `topics`, `filter`, `start`, `retry`, `kind` and `bound` as in Subscriber.subscribe. Raises
         SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a start has
         to be asked for.
         """
-        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind)
+        request = check_request(queue, partitions, topics, start, filter, retry=retry, kind=kind, bound=bound)
         return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,
-        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, dry_run: bool = False,
+        topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, bound: int | None = None,
+        dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes, attached or not; its workers follow at once, from their checkpoints on.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
         is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
-        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. What is out
-        at that moment may still be handled under the old preferences. Gives them as they are then; `dry_run` changes
-        nothing.
+        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `bound` as
+        in Subscriber.subscribe. What is out at that moment may still be handled under the old preferences. Gives them
+        as they are then; `dry_run` changes nothing.
 
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
         """
-        return self._open().update_subscription(queue, name, change(topics, filter, retry), dry_run=dry_run)
+        return self._open().update_subscription(queue, name, change(topics, filter, retry, bound), dry_run=dry_run)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.

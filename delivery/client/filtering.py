@@ -17,6 +17,7 @@ from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
+from delivery.metastore.request import check_bound
 from delivery.model import Message, check_partition
 from delivery.rpc.protocol import load_idl
 
@@ -36,15 +37,17 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven
+    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None
 ) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
     wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
+    check_bound(bound)
     return lambda record: msgspec.structs.replace(
         record,
         topics=kept(wanted_topics, record.topics),
         filter=kept(wanted_filter, record.filter),
         retry=changed_policy(record.retry, wanted_retry, record.queue, record.name),
+        bound=record.bound if bound is None else bound,
     )
 
 

@@ -201,7 +201,9 @@ class Delivery:
         record, state = self.attached.subscription, taken.value
         position = self._position(key, taken, watermark)
         newest = record.newest.get(key.partition, 0)
-        return Begin(position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest)
+        return Begin(
+            position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound
+        )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:
         """Where to go on: where the state says; never beyond what is stored, but for a start that was asked for."""

@@ -62,9 +62,10 @@ class Members:
         Those that had no holder do not count as moved. The links of who is gone end.
         """
         present = set(attached.listeners)
-        gone = self._links.keys() - present
-        for record in present - self._links.keys():
-            self._add(record)
+        gone = [record for record in self._links if record not in present]
+        for record in attached.listeners:
+            if record not in self._links:
+                self._add(record)
         holders, moved = attached.by_partition(), []
         for partition, way in self._ways.items():
             holder, before = holders.get(partition), way.holder

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from delivery.dispatch.retry import Draw, Failed, Kind, pause
+from delivery.dispatch.retry import ISOLATE_AFTER, Draw, Failed, Kind, pause
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 
@@ -47,6 +47,8 @@ class SendAgain(msgspec.Struct, frozen=True):
     slot: Slot
     ids: tuple[int, ...]
     settled: tuple[int, ...]
+    alone: bool = False
+    """Nothing else may be out with it: it may be what takes its subscriber down."""
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
@@ -68,6 +70,8 @@ class Parking:
         self._out: dict[Slot, tuple[int, ...]] = {}
         self._untold: dict[Slot, tuple[int, ...]] = {}
         """Given up, which the subscriber does not know yet."""
+        self._alone = False
+        """A push is out that nothing may be out with."""
         self._messages = sum(len(one.ids) for one in parked)
         self._bytes = sum(map(_size, parked))
 
@@ -113,6 +117,8 @@ class Parking:
 
     def next(self, now_ms: int) -> Step:
         """What to do now."""
+        if self._alone:
+            return WaitUntil(None)
         for slot, ids in self._untold.items():
             if slot not in self._keys and slot not in self._out:
                 return SendAgain(slot, (), ids)
@@ -123,7 +129,8 @@ class Parking:
             if one.reason:
                 return GiveUpHead(slot, one.ids[0], one.reason, _attempts(one))
             if one.due_ms <= now_ms and len(self._out) < OUT_MAX:
-                return SendAgain(slot, one.ids[:TOGETHER], self._untold.get(slot, ()))
+                alone = self._policy.crashes_max > 0 and one.crashes >= ISOLATE_AFTER
+                return SendAgain(slot, one.ids[: 1 if alone else TOGETHER], self._untold.get(slot, ()), alone)
             if one.due_ms > now_ms and (earliest is None or one.due_ms < earliest):
                 earliest = one.due_ms
         return WaitUntil(earliest)
@@ -131,11 +138,13 @@ class Parking:
     def sent(self, step: SendAgain) -> None:
         """A retry push went out."""
         self._out[step.slot] = step.ids
+        self._alone = step.alone
         self._untold.pop(step.slot, None)
 
     def answered(self, slot: Slot, failures: Iterable[Failed], now_ms: int) -> None:
         """It was answered: all of its messages that are not among the failures were handled."""
         sent = self._out.pop(slot, ())
+        self._alone = False
         first = {failed.id: failed for failed in failures}
         for number in sent:
             if number in first:
@@ -143,6 +152,13 @@ class Parking:
                 self._put(slot, self._after_retry(self._keys[slot], failed, now_ms))
                 return
             self._drop_head(slot, now_ms)
+
+    def broken(self) -> bool:
+        """The connection broke; whether anything was out that it may have to do with."""
+        for slot, ids in self._out.items():
+            if ids:
+                self._put(slot, self._suspected(self._keys[slot]))
+        return any(self._out.values())
 
     def gave_up(self, slot: Slot, now_ms: int) -> None:
         """The first message of a key was put aside, or is stored no longer."""
@@ -152,9 +168,17 @@ class Parking:
     def rewound(self) -> None:
         """A new run begins: what was out is not any more, and the subscriber will hear of all that is parked."""
         self._out.clear()
+        self._alone = False
         self._untold.clear()
 
     # -- within
+
+    def _suspected(self, one: ParkedKey) -> ParkedKey:
+        suspected = one.suspected + self._alone
+        reason = f"its subscriber went away {suspected} times" if 0 < self._policy.crashes_max <= suspected else ""
+        return msgspec.structs.replace(
+            one, crashes=one.crashes + 1, suspected=suspected, reason=one.reason or reason
+        )  # fmt: skip
 
     def _after_retry(self, one: ParkedKey, failed: Failed, now_ms: int) -> ParkedKey:
         if failed.kind is Kind.HELD:  # behind one that the host does not know of; it will
@@ -169,7 +193,7 @@ class Parking:
             seconds = failed.after_ms / 1000
         return msgspec.structs.replace(
             one, failures=failures, due_ms=now_ms + int(seconds * 1000), first_error=one.first_error or failed.error,
-            last_error=failed.error, reason=self._policy_reason(failed, failures),
+            last_error=failed.error, reason=self._policy_reason(failed, failures), crashes=0,
         )  # fmt: skip
 
     def _policy_reason(self, failed: Failed, failures: int) -> str:
@@ -202,7 +226,7 @@ def _slot(key: bytes | None, number: int) -> Slot:
 
 
 def _attempts(one: ParkedKey) -> Attempts:
-    return Attempts(one.ids[0] - 1, one.failures, one.first_error, one.last_error)
+    return Attempts(one.ids[0] - 1, one.failures, one.first_error, one.last_error, suspected=one.suspected)
 
 
 def _size(one: ParkedKey) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
 import trio
 
 from delivery import wall
@@ -32,6 +33,9 @@ class Sender(Protocol):
 
     async def ready(self) -> None:
         """Return when it takes a push."""
+
+    async def quiet(self) -> None:
+        """Return when nothing is out, and send nothing but the retry push that follows until that is answered."""
 
     def send_again(self, step: SendAgain, data: bytes) -> None:
         """Send a retry push."""
@@ -69,6 +73,11 @@ class Retrier:
         self.parking.answered(slot, failures, self.now_ms)
         self.changed()
 
+    def broken(self) -> None:
+        """The connection broke."""
+        if self.parking.broken():
+            self._ledger.note_parked(self.parking.waiting())
+
     def changed(self) -> None:
         """Write down what is parked now, and look what is to be done."""
         self._ledger.note_parked(self.parking.waiting())
@@ -104,8 +113,10 @@ class Retrier:
             self.parking.gave_up(step.slot, self.now_ms)
             self.changed()
             return
+        if step.alone:
+            await sender.quiet()
         await sender.ready()
-        sender.send_again(SendAgain(step.slot, found, step.settled), data)
+        sender.send_again(msgspec.structs.replace(step, ids=found), data)
 
     async def _read(self, ids: Sequence[int]) -> tuple[tuple[int, ...], bytes]:
         """As many of the first of these messages as a push takes and the partition holds without a gap."""

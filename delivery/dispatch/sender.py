@@ -86,18 +86,16 @@ class MessageSender:
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
         self._changed = trio.lowlevel.ParkingLot()
-        self._retries = False
+        self._retries = self._quiet = self._recalling = False
         self._current: _Run | None = None
-        self._recalling = False
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
 
         `retries` says whether what is parked is brought again in this run.
         """
-        self._retries = retries
-        self._current = _Run(buffer, target, end)
-        self.broken, self._recalling = None, False
+        self._current, self._retries = _Run(buffer, target, end), retries
+        self.broken, self._quiet, self._recalling = None, False, False
         self._retrier.parking.rewound()
         self._first = More()
 
@@ -110,7 +108,7 @@ class MessageSender:
     def pump(self) -> None:
         """Push what is in the buffer, as far as the window and the connection have room."""
         while (run := self._current) is not None and (piece := run.buffer.first) is not None:
-            if self._recalling:
+            if self._quiet or self._recalling:
                 return
             if not run.target.ready:
                 run.target.when_ready(self.pump)
@@ -143,6 +141,11 @@ class MessageSender:
         """Return when nothing is out any more."""
         while not self._window.empty or self._retrier.parking.out:
             await self._changed.park()
+
+    async def quiet(self) -> None:
+        """Push nothing more and return when nothing is out; the answer of the retry push that follows ends that."""
+        self._quiet = True
+        await self.drained()
 
     async def ready(self) -> None:
         """Return when the connection takes a push, or the run is over."""
@@ -237,7 +240,9 @@ class MessageSender:
             return
         self._retrier.answered(step.slot, failed)
         self._changed.unpark_all()
-        self._end_if_recalled()
+        if not self._end_if_recalled() and step.alone:
+            self._quiet = False
+            self.pump()
 
     def _park(self, sent: Sent, failures: Sequence[Failure]) -> bool:
         """Park what of a push was not handled; False when that ended the run."""
@@ -267,6 +272,7 @@ class MessageSender:
         """A push came to nothing. With the connection still up, the same again at once would only come to the same."""
         if isinstance(error, SubscriberUnreachable):
             window, others = self._window, self._retrier.parking.out
+            self._retrier.broken()
             if not window.empty:
                 self.broken = Broken(window.position, window.last_id, 0 if others else window.alone)
             self._finish_run(Ending.BROKEN)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import trio
 
 from delivery.config import HostConfig
+from delivery.dispatch.bounding import BoundedSource, Counted
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.morgue import Morgue
@@ -66,6 +67,8 @@ class Begin(msgspec.Struct, frozen=True):
     """Where it ends, and its pace, if the subscription is one."""
     newest: int = 0
     """Up to this id only the newest message of each key is wanted."""
+    bound: int = 0
+    """Only so many of the newest messages matter; 0 for all."""
 
 
 class SubscriptionWorker:
@@ -85,8 +88,12 @@ class SubscriptionWorker:
         self._morgue = Morgue(stream, source, letters if begin.policy.dead_letters else None, config)
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
+        if begin.bound:  # what is on its way is not taken back
+            few = {name: min(getattr(config, name), begin.bound) for name in ("window_messages", "buffer_messages")}
+            self._config = config = msgspec.structs.replace(config, **few)
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
-        scanned = replayed(source, begin.replay, stream.partition, begin.position)
+        bounded = BoundedSource(cast("Counted", source), begin.bound) if begin.bound else source
+        scanned = replayed(bounded, begin.replay, stream.partition, begin.position)
         if begin.newest > begin.position:
             scanned = NewestSource(scanned, wanted, begin.newest)
         self._scanner = MessageScanner(scanned, wanted, config.push_bytes)

@@ -111,6 +111,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions were moved by hand. That it has risen makes hosts read the states again at once."""
     retry: RetryPolicy = RetryPolicy()
     """What becomes of a message that was not handled."""
+    bound: int = 0
+    """Only so many of the newest messages of a partition matter; 0 for all."""
     newest: dict[int, int] = {}
     """Per partition the id up to which only the newest message of each key is delivered, where it began so."""
     replay: Replay | None = None
@@ -123,7 +125,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 
 
-_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "released_ms", "newest", "holders")
+_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "holders")
 """What in preferences comes about by itself; everything else was asked for."""
 
 

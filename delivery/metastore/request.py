@@ -30,6 +30,7 @@ Partitions = int | Iterable[int] | Mapping[int, Start] | None
 
 Mode = Literal["create_or_attach", "create", "attach"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
+BOUND_MAX: Final = 1_000_000_000
 RESERVED: Final = "__"
 """What the names of Hoot's own subscriptions begin with, as Hedwig had it for its hubs'."""
 
@@ -53,13 +54,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions without a start of their own begin with the newest message of each key."""
     retry: Mapping[str, object] = {}
     """The fields of its RetryPolicy that are to change."""
+    bound: int | None = None
+    """None leaves it as it is, 0 takes it away."""
     kind: Kind | None = None
     """None leaves it as it is."""
     mode: Mode = "create_or_attach"
     """Whether it may be there already, and may be new."""
 
 
-def check_request(
+def check_request(  # noqa: PLR0913 - a subscription has so many sides
     queue: str,
     partitions: Partitions,
     topics: TopicsGiven,
@@ -68,6 +71,7 @@ def check_request(
     *,
     retry: RetryGiven = None,
     kind: str | None = None,
+    bound: int | None = None,
     mode: Mode = "create_or_attach",
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
@@ -89,7 +93,7 @@ def check_request(
         start=EARLIEST if newest else check_start(start),
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
-        kind=None if kind is None else check_kind(kind),
+        kind=None if kind is None else check_kind(kind), bound=check_bound(bound),
     )  # fmt: skip
 
 
@@ -156,6 +160,7 @@ def new_record(
         retry=retry, newest=newest, replay=None if found is None else found.replay,
         released_ms=0 if found is None else found.released_ms,
         kind=request.kind or ("exclusive" if found is None else found.kind),
+        bound=request.bound if request.bound is not None else 0 if found is None else found.bound,
         holders={} if found is None else found.holders,
     )  # fmt: skip
 
@@ -177,6 +182,14 @@ def check_own_name(name: str) -> str:
     if check_name("subscription", name).startswith(RESERVED):
         raise InvalidRequest(f"{name!r}: names of subscriptions that begin with {RESERVED} are Hoot's own")
     return name
+
+
+def check_bound(bound: int | None) -> int | None:
+    """`bound` if it can be. Raises InvalidRequest."""
+    given: object = bound
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= BOUND_MAX):
+        raise InvalidRequest(f"bound is a number of messages up to {BOUND_MAX:,}, 0 for none, not {str(given)[:40]}")
+    return bound
 
 
 def _check_expected(request: Request, name: str, found: SubscriptionRecord | None) -> None:

@@ -167,9 +167,11 @@ class Theatre:
         self.catalog, self.zookeeper_hosts = catalog, zookeeper_hosts
 
     @contextlib.asynccontextmanager
-    async def stage(self, *listeners: object, batches: bool = False, grace: float = 10.0) -> AsyncIterator[Stage]:
+    async def stage(
+        self, *listeners: object, batches: bool = False, grace: float = 10.0, **more: Any
+    ) -> AsyncIterator[Stage]:
         subscriber = AsyncSubscriber(NAME, self.zookeeper_hosts, grace_seconds=grace)
-        subscription = await subscriber.subscribe(QUEUE, start="earliest")
+        subscription = await subscriber.subscribe(QUEUE, start="earliest", **more)
         for one in listeners:
             (subscription.batch_listener if batches else subscription.listener)(one)  # type: ignore[type-var]
         async with subscriber, owner_of(attached(self.catalog)) as owner:

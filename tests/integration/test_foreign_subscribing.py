@@ -90,6 +90,16 @@ def test_a_subscription_is_made_with_a_policy_for_what_is_not_handled(
     assert catalog.subscriptions(flights) == ["some"]
 
 
+def test_a_group_can_be_made_and_not_be_attached_to(client: Client, catalog: Catalog, flights: str) -> None:
+    client.result("createSubscription", text(flights), text("crew"), struct({7: text("shared")}))
+    assert subscription(catalog, flights, "crew").kind == "shared"
+    there = text(flights), text("crew"), listening(1, TOKEN)
+    assert refused(client, "attachListener", *there) == "group_mismatch"
+    wrong = struct({7: text("key_shared")})
+    assert refused(client, "createSubscription", text(flights), text("other"), wrong) == "invalid_request"
+    assert (catalog.subscriptions(flights), catalog.listeners(flights)) == (["crew"], [])
+
+
 def test_a_subscription_is_made_as_its_options_say_and_deleted(client: Client, catalog: Catalog, flights: str) -> None:
     stored = put(client, flights, 1, message(b"a"), message(b"b"))
     client.result("createSubscription", text(flights), text("all"), None)

@@ -23,7 +23,7 @@ from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
-from subscriber import service
+from subscriber import pushes
 from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
@@ -108,7 +108,7 @@ def _late_write_counts() -> Bug:
 
 def _bodies_swapped() -> Bug:
     """A subscriber takes the bodies of a batch from its end."""
-    batches = service._batches
+    batches = pushes.batches
 
     def swapped(push: Any, after: int) -> Iterator[tuple[int, Any]]:
         for last_id, found in batches(push, after):
@@ -117,7 +117,7 @@ def _bodies_swapped() -> Bug:
             pairs = zip(messages, bodies, strict=True)
             yield last_id, [msgspec.structs.replace(one, body=body) for one, body in pairs]
 
-    return mock.patch.object(service, "_batches", swapped)
+    return mock.patch.object(pushes, "batches", swapped)
 
 
 def _id_skipped() -> Bug:

@@ -217,6 +217,8 @@ def test_positions_need_the_order_of_the_partition_and_ids_do_not(path: Path) ->
     assert not check_effects([in_any], by_key)
     with pytest.raises(InvalidRequest, match="use idempotent"):
         check_effects([in_any, in_order], by_key)
+    with pytest.raises(InvalidRequest, match="acknowledged by hand"):
+        check_effects([in_any], plain, manual=True)
 
 
 def test_two_listeners_that_share_a_store_are_refused(kind: str, path: Path) -> None:

@@ -11,8 +11,9 @@ from trio.testing import MockClock
 
 from delivery.api import leases as module
 from delivery.api.leases import Leases
-from delivery.errors import MetadataUnavailable, SubscriptionBusy
-from delivery.metastore.records import ListenerRecord
+from delivery.errors import InvalidRequest, MetadataUnavailable, SubscriptionBusy
+from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 
 PLACE = ("orders", "mail")
 MINE = ListenerRecord(address="10.0.0.1", port=7000, token="t" * 16, protocol="plain")
@@ -27,6 +28,13 @@ class Registered:
         self.now: ListenerRecord | None = None
         self.writes = 0
         self.silent = False
+        self.policy = RetryPolicy()
+
+    def subscription(self, queue: str, name: str) -> SubscriptionRecord:
+        return SubscriptionRecord(
+            name=name, queue=queue, generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
+            retry=self.policy,
+        )  # fmt: skip
 
     def listener(self, queue: str, name: str) -> ListenerRecord | None:
         assert (queue, name) == PLACE
@@ -181,5 +189,21 @@ def test_while_zookeeper_is_silent_a_lease_that_is_over_is_kept_in_mind() -> Non
         registered.silent = False
         await trio.sleep(5)
         assert registered.listener(*PLACE) is None
+
+    play(story)
+
+
+def test_a_plain_listener_is_refused_where_keys_have_an_order_unless_it_is_attached_already() -> None:
+    async def story(leases: InTurn, registered: Registered) -> None:
+        await leases.attach(PLACE, MINE, 10, force=False)
+        registered.policy = RetryPolicy(order="key")
+        await leases.attach(PLACE, MINE, 10, force=False)
+        registered.session = 6
+        await leases.attach(PLACE, MINE, 10, force=False)
+        with pytest.raises(InvalidRequest, match="order of keys"):
+            await leases.attach(PLACE, OTHER, 10, force=True)
+        assert registered.now is not None
+        assert registered.now.port == MINE.port
+        await leases.attach(PLACE, msgspec.structs.replace(OTHER, protocol="packed"), 10, force=True)
 
     play(story)

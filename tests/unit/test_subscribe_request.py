@@ -238,6 +238,17 @@ def test_a_subscription_left_over_from_an_earlier_queue_of_the_name_counts_for_n
     assert (made.starts, made.generation, made.created_ms) == ({0: EARLIEST}, "g1", NOW_MS)
 
 
+def test_a_bound_stays_until_another_is_given_and_none_is_taken_that_cannot_be() -> None:
+    made = record(None, partitions=[0], start="earliest", bound=5)
+    assert (made.bound, record(None, partitions=[0], start="earliest").bound) == (5, 0)
+    assert record(made, never, partitions=[0]).bound == 5
+    assert record(made, never, partitions=[0], bound=20).bound == 20
+    assert record(made, never, partitions=[0], bound=0).bound == 0
+    for wrong in (-1, 1.5, True, "5", 10**10):
+        with pytest.raises(InvalidRequest, match="bound is a number"):
+            record(made, never, partitions=[0], bound=wrong)
+
+
 def test_who_creates_finds_none_and_who_attaches_finds_one() -> None:
     made = record(None, partitions=[0], start="earliest", mode="create")
     assert record(made, never, partitions=[0], mode="attach") == made

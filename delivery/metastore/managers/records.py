@@ -86,6 +86,10 @@ class ParkedKey(msgspec.Struct, frozen=True):
     last_error: str = ""
     reason: str = ""
     """Why it is to be given up, empty when it is not."""
+    crashes: int = 0
+    """How often the connection broke while they were out again."""
+    suspected: int = 0
+    """How often it did while the first of them was out alone."""
 
 
 class SubscriptionState(msgspec.Struct, frozen=True):

@@ -1,0 +1,124 @@
+"""Acknowledging by hand: a message counts as handled when the application says so, not when its listener returns.
+
+A listener gets messages with `ack`, which may be called later, from any thread or task. The answer to a push is kept
+back until every message of it that a listener got was acknowledged. What a host repeats meanwhile calls nobody again,
+and its answer waits for the same messages.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
+
+from delivery.model import Message
+from subscriber.listeners import Registered
+
+Give = Callable[[bool], object]
+"""Gives an answer: True when all that it waited for was acknowledged, False when that will not be."""
+
+
+class _Kept:
+    """An answer, and how many messages it waits for."""
+
+    __slots__ = ("give", "missing")
+
+    def __init__(self, give: Give) -> None:
+        self.give, self.missing = give, 0
+
+
+class ManualMessage(Message, frozen=True, gc=False):
+    """A message of a subscription that is acknowledged by hand."""
+
+    unacknowledged: Unacknowledged | None = None
+
+    def ack(self) -> None:
+        """It is handled. From any thread or task; twice is fine, and so is too late: then it comes again."""
+        if self.unacknowledged is not None:
+            self.unacknowledged.forget([self.number])
+
+
+class Unacknowledged:
+    """What is not acknowledged of one partition of an attached subscription. Thread-safe.
+
+    Acknowledging a message counts for each time that it was delivered.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[int, list[_Kept]] = {}
+        """The answers that wait for a message, by its id."""
+        self._fresh: list[int] = []
+        """Delivered since the last answer."""
+        self._over = False
+
+    def deliver(self, message: Message) -> ManualMessage:
+        """The message as a listener gets it, which has to be acknowledged from now on."""
+        with self._lock:
+            if message.number not in self._open:
+                self._open[message.number] = []
+                self._fresh.append(message.number)
+        return ManualMessage(
+            message.number, message.body, message.topic, message.key, message.partition, message.queue,
+            message.header_block, self,
+        )  # fmt: skip
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Nothing waits for these messages any more: they are handled, or come again."""
+        ready: list[_Kept] = []
+        with self._lock:
+            for number in numbers:
+                for kept in self._open.pop(number, ()):
+                    kept.missing -= 1
+                    if kept.missing == 0:
+                        ready.append(kept)
+        for kept in ready:
+            kept.give(True)
+
+    def forget_within(self, first: int, last: int) -> None:
+        """`forget` all from `first` to `last`."""
+        with self._lock:
+            numbers = [number for number in self._open if first <= number <= last]
+        self.forget(numbers)
+
+    def answer(self, give: Give, repeated: Collection[int] = ()) -> None:
+        """Give an answer once all is acknowledged that was delivered since the last one, and all that is `repeated`."""
+        kept = _Kept(give)
+        with self._lock:
+            waited_for = self._fresh
+            if repeated:
+                waited_for = [*{*waited_for, *(number for number in self._open if number in repeated)}]
+            for number in waited_for:
+                if (answers := self._open.get(number)) is not None:
+                    answers.append(kept)
+                    kept.missing += 1
+            self._fresh = []
+            acknowledged, over = kept.missing == 0, self._over
+        if acknowledged or over:
+            give(acknowledged)
+
+    def end(self) -> None:
+        """What is not acknowledged now never will be."""
+        with self._lock:
+            self._over = True
+            waiting = {id(kept): kept for answers in self._open.values() for kept in answers}
+            self._open.clear()
+        for kept in waiting.values():
+            kept.give(False)
+
+
+def by_hand(listener: Registered, deliver: Callable[[Message], ManualMessage]) -> Registered:
+    """A listener that gets messages to be acknowledged."""
+    call, given = listener.call, _each(deliver) if listener.form == "batch" else deliver
+    if listener.is_async:
+
+        async def awaited(argument: object) -> object:
+            return await call(given(argument))  # type: ignore[arg-type]
+
+        return msgspec.structs.replace(listener, call=awaited)
+    return msgspec.structs.replace(listener, call=lambda argument: call(given(argument)))
+
+
+def _each(deliver: Callable[[Message], ManualMessage]) -> Callable[[list[Message]], list[ManualMessage]]:
+    return lambda messages: [deliver(message) for message in messages]

@@ -1,0 +1,100 @@
+"""What is acknowledged by hand: answers wait for the messages that they cover, whoever acknowledges and when."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, strategies as st
+
+from subscriber.manual import ManualMessage, Unacknowledged
+from tests.unit.listening import message
+
+
+class Desk:
+    """One partition: pushes are delivered and answered."""
+
+    def __init__(self) -> None:
+        self.unacknowledged = Unacknowledged()
+        self.given: list[tuple[str, bool]] = []
+        self.messages: dict[int, ManualMessage] = {}
+
+    def push(self, name: str, *numbers: int, repeated: range = range(0)) -> None:
+        for number in numbers:
+            self.messages[number] = self.unacknowledged.deliver(message(number))
+        self.unacknowledged.answer(lambda acknowledged: self.given.append((name, acknowledged)), repeated)
+
+
+def test_an_answer_waits_for_all_of_its_messages_in_whatever_order() -> None:
+    desk = Desk()
+    desk.push("a", 1, 2, 3)
+    desk.push("b", 4)
+    desk.push("nothing in it")
+    assert desk.given == [("nothing in it", True)]
+    for number in (4, 3, 1, 1):
+        desk.messages[number].ack()
+    assert desk.given[1:] == [("b", True)]
+    desk.messages[2].ack()
+    assert desk.given[2:] == [("a", True)]
+
+
+def test_what_is_repeated_waits_for_what_was_delivered_before_and_an_ack_counts_for_both() -> None:
+    desk = Desk()
+    desk.push("a", 1, 2, 3)
+    desk.push("again", repeated=range(1, 3))
+    desk.push("behind", 4, repeated=range(3, 5))
+    desk.messages[1].ack()
+    desk.messages[2].ack()
+    assert desk.given == [("again", True)]
+    desk.messages[3].ack()
+    desk.messages[4].ack()
+    assert desk.given[1:] == [("a", True), ("behind", True)]
+
+
+def test_nothing_waits_for_what_failed() -> None:
+    desk = Desk()
+    for number in (1, 2, 3):
+        desk.messages[number] = desk.unacknowledged.deliver(message(number))
+    desk.unacknowledged.forget_within(2, 3)
+    desk.push("a")
+    desk.messages[1].ack()
+    assert desk.given == [("a", True)]
+    desk.messages[2].ack()
+    desk.push("again", 2)
+    assert len(desk.given) == 1, "what was acknowledged too late comes again, and is to be acknowledged again"
+    desk.messages[2].ack()
+    assert len(desk.given) == 2
+
+
+def test_at_the_end_what_waits_is_given_up_and_later_acknowledgements_do_nothing() -> None:
+    desk = Desk()
+    desk.push("a", 1, 2)
+    desk.messages[1].ack()
+    desk.unacknowledged.end()
+    assert desk.given == [("a", False)]
+    desk.messages[2].ack()
+    desk.push("late", 3)
+    assert desk.given == [("a", False), ("late", False)]
+
+
+def test_a_message_is_what_it_was() -> None:
+    one = Unacknowledged().deliver(message(7))
+    assert (one.number, one.body, one.queue, one.id) == (7, b"body", "flights", message(7).id)
+
+
+@given(sizes=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 1000))
+def test_each_answer_is_given_once_and_with_its_last_acknowledgement(sizes: list[int], seed: int) -> None:
+    desk, first = Desk(), 1
+    left: dict[str, set[int]] = {}
+    for place, size in enumerate(sizes):
+        numbers = range(first, first + size)
+        left[str(place)] = set(numbers)
+        desk.push(str(place), *numbers)
+        first += size
+    order = list(range(1, first))
+    random.Random(seed).shuffle(order)
+    for number in order:
+        desk.messages[number].ack()
+        for numbers_left in left.values():
+            numbers_left.discard(number)
+        assert sorted(name for name, _ in desk.given) == sorted(name for name, rest in left.items() if not rest)
+    assert len(desk.given) == len(sizes)
