@@ -107,12 +107,6 @@ class SubscriptionBusy(HootError):
     code = "subscription_busy"
 
 
-class TransactionExpired(HootError):
-    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
-
-    code = "transaction_expired"
-
-
 class GroupMismatch(HootError):
     """The subscription has members with other options (its kind, filter, order, …): all members have the same."""
 

@@ -47,8 +47,10 @@ def make_app(metrics: Metrics, reasons: Reasons, routes: Sequence[BaseRoute] = (
 
 
 async def _show(request: Request, error: Exception) -> Response:
-    """A path that is not there, or not for that method."""
+    """A path that is not there, or not for that method. Nobody has received the body, so the connection ends."""
     assert isinstance(error, HTTPException)
     code = "unknown_path" if error.status_code == 404 else "wrong_method"
     problem = Problem(code, error.detail, _HINT)
-    return problem_response(error.status_code, problem, request.headers, dict(error.headers or {}))
+    return problem_response(
+        error.status_code, problem, request.headers, {**(error.headers or {}), "connection": "close"}
+    )

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from delivery.api.rest.administration import Topic
+from delivery.api.rest.errors import TransactionExpired
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
 from delivery.cluster.queues import QueueTable
@@ -15,7 +16,6 @@ from delivery.errors import (
     InvalidRequest,
     NotOwner,
     StorageUnavailable,
-    TransactionExpired,
     UnknownOutcome,
     UnknownQueue,
 )

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from delivery.api.rest.codecs import wants_json
-from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, TransactionExpired, UnknownQueue
+from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, UnknownQueue
 
 RETRY_SECONDS: Final = "1"
 
@@ -24,6 +24,12 @@ class UnknownEncoding(InvalidRequest):
     """The body is compressed in a way that is not known here."""
 
     code = "unknown_encoding"
+
+
+class TransactionExpired(HootError):
+    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
+
+    code = "transaction_expired"
 
 
 _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (

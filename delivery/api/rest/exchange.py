@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from delivery.api.rest.administration import Topic
+from delivery.api.rest.errors import TransactionExpired
 from delivery.api.rest.ledgers import NOTED, Ledgers, messages_in
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
 from delivery.batch import BATCH_COUNT_MAX, Header, Row, encode
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
-from delivery.errors import HootError, InvalidRequest, TransactionExpired, UnknownOutcome, UnknownQueue
+from delivery.errors import HootError, InvalidRequest, UnknownOutcome, UnknownQueue
 from delivery.messaging import marks
 from delivery.messaging.ids import read_start
 from delivery.messaging.names import PARTITION, TRANSACTION_LIFE_MS

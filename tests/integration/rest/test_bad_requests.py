@@ -97,6 +97,8 @@ def test_unknown_topics_paths_and_methods(topics: Topics, topic: str, namespace:
         body = publish_bytes(b"a") if call == "publish" else poll_bytes(limit=-1)
         answer = topics.post("none", call, body)
         assert (answer.status, answer.body) == (404, f"Topic {namespace}:none does not exist.".encode())
+    wrong = topics.call("POST", f"/{topic}", publish_bytes(b"a"))
+    assert (wrong.status, wrong.headers["connection"]) == (405, "close")
     assert topics.call("GET", f"/{topic}/publish").status == 405
     assert topics.call("POST", f"/{topic}").status == 405
     assert topics.call("PUT", f"/{topic}/publish").status == 405
