@@ -275,10 +275,7 @@ class DataFolderError(HootError):
 
 
 class ForeignData(HootError):
-    """A data folder and the ZooKeeper that was named have nothing in common: they may be of two clusters.
-
-    Nothing was done.
-    """
+    """A data folder and the ZooKeeper that was named have nothing in common: of two clusters? Nothing was done."""
 
     code = "foreign_data"
 

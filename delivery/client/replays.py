@@ -113,10 +113,13 @@ def shadow_of(
     record: SubscriptionRecord, into: str, stretches: Sequence[Stretch], speed: float, filter_: FilterGiven,
     now_ms: int,
 ) -> SubscriptionRecord:  # fmt: skip
-    """The subscription `into` that replays these stretches: all else as `record` has it, but for the filter."""
+    """The subscription `into` that replays these stretches: all else as `record` has it, but for the filter.
+
+    A bound counts from the end of the partition, before which a replay ends: the shadow has none.
+    """
     replay = Replay(record.name, {one.partition: int(one.until) for one in stretches}, speed)
     wanted = kept(filter_asked(filter_), record.filter)
     return msgspec.structs.replace(
         record, name=into, created_ms=now_ms, starts={one.partition: int(one.after) for one in stretches},
-        filter=wanted, newest={}, holders={}, moves=0, released_ms=0, replay=replay, pause=None,
+        filter=wanted, newest={}, holders={}, bound=0, moves=0, released_ms=0, replay=replay, pause=None,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from delivery.metastore.replays import Replay
 REAL = SubscriptionRecord(
     name="real", queue="q", generation="g", created_ms=5, starts={0: 1, 1: 2}, all_partitions=True, topics=("a",),
     filter='{"sql":"TRUE"}', moves=3, newest={0: 9}, released_ms=4, retry=RetryPolicy(order="key"), kind="shared",
-    holders={"m": (0, 1)},
+    bound=7, holders={"m": (0, 1)},
 )  # fmt: skip
 STRETCHES = [Stretch(0, MessageId(10), MessageId(20), 4), Stretch(1, MessageId(10), MessageId(10), 0)]
 
@@ -24,7 +24,7 @@ def test_a_shadow_takes_what_the_real_one_takes_from_its_own_beginning_to_its_en
     shadow = shadow_of(REAL, "shadow", STRETCHES, 2.0, KEEP, 77)
     assert shadow == replace(
         REAL, name="shadow", created_ms=77, starts={0: 10, 1: 10}, moves=0, newest={}, released_ms=0, holders={},
-        replay=Replay("real", {0: 20, 1: 10}, 2.0),
+        bound=0, replay=Replay("real", {0: 20, 1: 10}, 2.0),
     )  # fmt: skip
     assert check_preferences(shadow) is None
 
