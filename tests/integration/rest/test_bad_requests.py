@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -47,15 +48,15 @@ def test_other_content_types_are_refused(topics: Topics, topic: str, call: str) 
         ("poll", poll_bytes(tx=b"\x0a\x00\x01"), 400),
         ("poll", poll_bytes(tx=transaction(1, 1)[:-9]), 400),
         ("rollback", b"\x02\x00\x00\x00\x00", 400),
-        ("rollback", b"\x00" + zigzag(fresh_pointer()) + zigzag(2**62) * 4, 400),
+        ("rollback", lambda: b"\x00" + zigzag(fresh_pointer()) + zigzag(2**62) * 4, 400),
         ("rollback", b"\x00\x02" + zigzag(-5) * 4, 400),
         ("rollback", b"\x00\x02" + zigzag(9) + b"\x00" + zigzag(8) + b"\x00", 400),
     ],
 )
 def test_requests_that_mean_nothing_are_refused(
-    topics: Topics, topic: str, call: str, body: bytes, status: int
+    topics: Topics, topic: str, call: str, body: bytes | Callable[[], bytes], status: int
 ) -> None:
-    assert topics.post(topic, call, body).status == status
+    assert topics.post(topic, call, body if isinstance(body, bytes) else body()).status == status
     assert topics.bodies(topic) == []
 
 
@@ -136,7 +137,7 @@ def first_line(hosts: Several, request: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("encoding", "body", "status"),
-    [("gzip", b"no gzip", 400), ("gzip", gzip.compress(publish_bytes(b"a"))[:-3], 400), ("gzip", b"", 400),
+    [("gzip", b"no gzip", 400), ("gzip", gzip.compress(publish_bytes(b"a"), mtime=0)[:-3], 400), ("gzip", b"", 400),
      ("br", b"x", 415)],
 )  # fmt: skip
 def test_bodies_that_are_not_compressed_as_they_say_are_refused(
