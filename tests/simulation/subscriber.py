@@ -201,6 +201,9 @@ class _Dispatcher:
         """No listener is async here."""
         raise AssertionError("no listener is async here")
 
+    def task_of(self, _: int) -> None:
+        """As above."""
+
 
 def _request(queue: str) -> Request:
     return Request(queue=queue, partitions=None, starts={}, start=0, topics=())
