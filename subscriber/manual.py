@@ -8,6 +8,7 @@ and its answer waits for the same messages.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
@@ -48,11 +49,13 @@ class Unacknowledged:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # held while answers are given, so that they leave in order
         self._open: dict[int, list[_Kept]] = {}
         """The answers that wait for a message, by its id."""
         self._fresh: list[int] = []
         """Delivered since the last answer."""
+        self._answers: deque[_Kept] = deque()
+        """In the order of their pushes, in which the host expects them."""
         self._over = False
 
     def deliver(self, message: Message) -> ManualMessage:
@@ -68,15 +71,11 @@ class Unacknowledged:
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Nothing waits for these messages any more: they are handled, or come again."""
-        ready: list[_Kept] = []
         with self._lock:
             for number in numbers:
                 for kept in self._open.pop(number, ()):
                     kept.missing -= 1
-                    if kept.missing == 0:
-                        ready.append(kept)
-        for kept in ready:
-            kept.give(True)
+            self._give_ready()
 
     def forget_within(self, first: int, last: int) -> None:
         """`forget` all from `first` to `last`."""
@@ -85,9 +84,15 @@ class Unacknowledged:
         self.forget(numbers)
 
     def answer(self, give: Give, repeated: Collection[int] = ()) -> None:
-        """Give an answer once all is acknowledged that was delivered since the last one, and all that is `repeated`."""
+        """Give an answer once all is acknowledged that was delivered since the last one, and all that is `repeated`.
+
+        Answers are given in the order of these calls.
+        """
         kept = _Kept(give)
         with self._lock:
+            if self._over:
+                give(False)
+                return
             waited_for = self._fresh
             if repeated:
                 waited_for = [*{*waited_for, *(number for number in self._open if number in repeated)}]
@@ -96,9 +101,8 @@ class Unacknowledged:
                     answers.append(kept)
                     kept.missing += 1
             self._fresh = []
-            acknowledged, over = kept.missing == 0, self._over
-        if acknowledged or over:
-            give(acknowledged)
+            self._answers.append(kept)
+            self._give_ready()
 
     def settle(self, push: Push, reply: Reply, give: Give, *, repeated: bool) -> None:
         """Give the reply to a push that listeners took, once what they took is acknowledged. On the dispatch thread.
@@ -120,10 +124,13 @@ class Unacknowledged:
         """What is not acknowledged now never will be."""
         with self._lock:
             self._over = True
-            waiting = {id(kept): kept for answers in self._open.values() for kept in answers}
             self._open.clear()
-        for kept in waiting.values():
-            kept.give(False)
+            while self._answers:
+                self._answers.popleft().give(False)
+
+    def _give_ready(self) -> None:
+        while self._answers and not self._answers[0].missing:
+            self._answers.popleft().give(True)
 
 
 def by_hand(listener: Registered, deliver: Callable[[Message], ManualMessage]) -> Registered:

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def is_pattern(queue: str) -> bool:
     """Whether it stands for queues whose names match it."""
-    return "*" in queue
+    return "*" in str(queue)
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -121,6 +121,7 @@ def _preferences(now: SubscriptionRecord) -> dict[str, Any]:
         "topics": list(now.topics),
         "filter": None if now.filter is None else msgspec.json.decode(now.filter),
         "retry": msgspec.structs.asdict(now.retry),
+        "bound": now.bound,
         "flow": msgspec.structs.asdict(now.flow),
     }
 

@@ -119,7 +119,6 @@ class Looking:
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self._health = Health(catalog, calls)
-        self._read_request = load_idl("delivery").ReadRequest
 
     def info(self, record: SubscriptionRecord, limits: Limits) -> SubscriptionInfo:
         """See Client.subscription_info."""
@@ -165,7 +164,7 @@ class Looking:
 
     def _oldest_ms(self, queue: str, partition: int, position: int) -> int:
         """The time of the first message above `position`: the first batch there tells, or at worst the position."""
-        request = self._read_request(
+        request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
         header = peek(self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS).batches)
