@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from delivery.batch import open_batch
+from delivery.batch.sequences import follows
 from delivery.client.hosts import Owners
 from delivery.client.machine import Target
 from delivery.client.outgoing import Outgoing
@@ -122,7 +123,7 @@ class ScriptedHost:
         known = self._last.get(place[:2])
         if place in self._stored:
             return self._stored[place]
-        if known is not None and sequence != known + 1:
+        if known is not None and not follows(sequence, known):
             return OutOfSequence("gap")
         self._last[place[:2]] = sequence
         self.sizes.append(batch.header.count)

@@ -12,7 +12,7 @@ All numbers are little-endian. A batch is a header of 64 bytes and a payload:
     16     8     base id: the number of the first id                              (stamped by the owner)
     24     8     epoch of the owner that stored the batch                         (stamped by the owner)
     32     8     producer id, 0 for none
-    40     8     producer sequence: rises by 1 per batch of a producer and partition
+    40     8     producer sequence: rises by 1 per batch of a producer and partition (see sequences)
     48     2     partition
     50     2     reserved, 0
     52     4     span: the batch covers ids base … base + span − 1; equals count unless SPARSE

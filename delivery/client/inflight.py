@@ -12,9 +12,9 @@ order, or reported:
     Then it goes out again from the oldest on.
 4.  An attempt without an answer, or with one that leaves it open, puts the batch in doubt for good: an answer to a
     later attempt says nothing of the earlier one. What fails in doubt is reported as UnknownOutcome, else as refused.
-5.  A batch that leaves without being stored leaves a gap in the sequences. The rest goes on under a new producer id
-    (which cannot meet late copies of the old one) as soon as it is known that none of it is stored: when none of it is
-    in doubt, or when the oldest is answered with OutOfSequence. Until then it keeps its sequences.
+5.  A batch that leaves without being stored leaves a gap in the sequences. The rest begins them anew (batch.sequences:
+    late copies of the old ones are refused from then on) as soon as it is known that none of it is stored: when none of
+    it is in doubt, or when the oldest is answered with OutOfSequence. Until then it keeps its sequences.
 6.  A batch in doubt whose deadline has passed is reported at once, but goes on being sent for as long as others behind
     it are in doubt: without it the host could not take those.
 
@@ -27,6 +27,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from delivery.batch.sequences import begun_anew
 from delivery.client.receipts import Batch
 from delivery.errors import (
     ClockWrong,
@@ -100,7 +101,7 @@ class Lane:
         self._waiting: deque[Entry] = deque()
         self._producer = self._sequence = 0
         self._restart = True
-        """Whether the next batch without a sequence begins under a new producer id."""
+        """Whether the next batch without a sequence begins them anew."""
         self._proven = False
         """Whether the host stored the batch answered last, so that the window is open (rule 2)."""
         self.paused_until = 0.0
@@ -139,7 +140,10 @@ class Lane:
             if self._restart:
                 if self._flying:
                     return None
-                self._producer, self._sequence = self._fresh(), 0
+                if self._producer:
+                    self._sequence = begun_anew(self._sequence)
+                else:
+                    self._producer = self._fresh()
                 self._restart = self._proven = False
             self._sequence += 1
             entry.producer, entry.sequence = self._producer, self._sequence
@@ -224,7 +228,7 @@ class Lane:
             self._waiting = self._restarted(waiting)
 
     def _restarted(self, entries: Iterable[Entry]) -> deque[Entry]:
-        """Those whose outcome is open: none of them is stored, they go on under a new producer id."""
+        """Those whose outcome is open: none of them is stored, they begin their sequences anew."""
         self._restart = True
         kept = deque(entry for entry in entries if not entry.reported)
         for entry in kept:

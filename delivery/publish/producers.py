@@ -1,8 +1,9 @@
 """A producer's sequence in one partition: what is new, what is there already, what came too early.
 
-A producer numbers its batches per partition by one. A repeated number is answered with the first one's ids, so that a
-lost reply costs nothing; a gap is refused, so that a batch that got lost cannot be overtaken. A producer that is not
-remembered (new, or silent for longer than a thousand others) may start anywhere.
+A producer numbers its batches per partition by one (see batch.sequences). A repeated number is answered with the first
+one's ids, so that a lost reply costs nothing; a gap is refused, so that a batch that got lost cannot be overtaken,
+unless its producer gave it up and begins anew. A producer that is not remembered (new, or silent for longer than a
+thousand others) may start anywhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+from delivery.batch.sequences import follows
 from delivery.errors import InvalidRequest, OutOfSequence
 from delivery.storage.base import StoredBatch
 from delivery.storage.producers import BATCHES_PER_PRODUCER, PRODUCERS_MAX
@@ -44,7 +46,7 @@ class Producers(Generic[P]):
         forgotten (more than 16 batches of the producer were stored since).
         """
         producer = self._producers.get(producer_id)
-        if producer is None or sequence == producer.last + 1:
+        if producer is None or follows(sequence, producer.last):
             return None
         if sequence > producer.last:
             raise OutOfSequence(

@@ -243,8 +243,8 @@ class Planted(NamedTuple):
 
     def is_shown_by(self, told: str) -> bool:
         """Whether the report of a failure is of this mistake."""
-        if self.asserted:
-            return self.asserted in told
+        if self.asserted and self.asserted in told:
+            return True
         return any(f"Violation {invariant}:" in told for invariant in self.breaks.split())
 
 
@@ -279,7 +279,7 @@ PLANTED: dict[str, Planted] = {
     "watermark ahead": Planted(_watermark_ahead, "I2"),
     "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),
     "state not taken over": Planted(_state_not_taken_over, "I6"),
-    "ids by clock": Planted(_ids_by_clock, "I7", asserted="base id"),
+    "ids by clock": Planted(_ids_by_clock, "I1 I7", asserted="base id"),
     "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
     "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),

@@ -12,7 +12,7 @@ from delivery.errors import NotOwner, Throttled
 
 
 def numbered_anew() -> Any:
-    """What has no answer is sent again under a new producer id."""
+    """What has no answer is sent again under a new number."""
     broken = Lane.broken
 
     def forgetful(lane: Lane, error: Any) -> None:

@@ -21,7 +21,7 @@ SEEDS_PER_CASE = 200
 ENOUGH_SEEDS = 600
 """Within which every planted mistake has to be found."""
 
-KEPT = (505, 561, 955, 53_812)
+KEPT = (317, 505, 561, 955, 53_812)
 """Seeds that failed once. What a seed plays changes with the simulation, so the mistakes are in PLANTED, too."""
 
 

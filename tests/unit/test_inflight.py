@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from delivery.batch.sequences import begun_anew
 from delivery.client.inflight import Lane
 from delivery.client.receipts import Batch
 from delivery.errors import (
@@ -61,7 +62,7 @@ def test_nothing_is_sent_while_answers_to_what_follows_a_failure_are_missing() -
     assert [entry.sequence for entry in launched(made)] == [2]
 
 
-def test_a_refused_batch_fails_alone_and_the_rest_goes_on_under_a_new_producer() -> None:
+def test_a_refused_batch_fails_alone_and_the_rest_begins_its_sequences_anew() -> None:
     made, batches = opened(window=3)
     old = launched(made)[0].producer
     made.failed(InvalidRequest("no"))
@@ -71,8 +72,8 @@ def test_a_refused_batch_fails_alone_and_the_rest_goes_on_under_a_new_producer()
     assert failed is batches[1]
     assert isinstance(error, InvalidRequest)
     [entry] = launched(made)
-    assert (entry.batch, entry.sequence) == (batches[2], 1)
-    assert entry.producer != old
+    assert (entry.batch, entry.sequence) == (batches[2], begun_anew(1) + 1)
+    assert entry.producer == old
 
 
 def test_a_refusal_after_a_lost_answer_is_an_unknown_outcome() -> None:
@@ -118,7 +119,7 @@ def test_a_batch_that_was_never_sent_fails_at_its_deadline_with_what_stood_in_th
 
 
 def test_a_late_batch_in_doubt_is_still_sent_for_the_sake_of_those_behind_it() -> None:
-    """Without it the host could not take them, and they may be stored already: neither may be given a new producer."""
+    """Without it the host could not take them, and they may be stored already: neither may be given a new number."""
     made = lane()
     made.add(batch(0))
     launched(made)

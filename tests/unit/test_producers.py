@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from delivery.batch.sequences import begun_anew
 from delivery.errors import InvalidRequest, OutOfSequence
 from delivery.publish.producers import Producers
 from delivery.storage.base import StoredBatch
@@ -27,6 +28,22 @@ def test_a_new_producer_may_begin_anywhere_and_goes_on_by_one() -> None:
     store(producers, 42)
     with pytest.raises(OutOfSequence):
         producers.find(1, 44)
+
+
+def test_a_producer_that_begins_anew_leaves_a_gap_behind_which_nothing_earlier_is_taken() -> None:
+    producers: Producers[str] = Producers(())
+    store(producers, 1)
+    anew = begun_anew(1)
+    with pytest.raises(OutOfSequence):
+        producers.find(1, anew + 2)
+    store(producers, anew + 1)
+    store(producers, anew + 2)
+    assert producers.find(1, 1) == stored(1)
+    for late in (2, 3):
+        with pytest.raises(InvalidRequest):
+            producers.find(1, late)
+    with pytest.raises(OutOfSequence):
+        producers.find(1, anew + 4)
 
 
 def test_a_repeated_batch_is_answered_with_the_one_that_is_stored() -> None:
