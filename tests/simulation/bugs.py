@@ -288,7 +288,7 @@ PLANTED: dict[str, Planted] = {
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
-    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3"),
+    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),
     "client: doubt forgotten": Planted(client_bugs.doubt_forgotten, "I14"),
     "client: deadline called refused": Planted(client_bugs.deadline_called_refused, "I14"),
     "client: answers mixed up": Planted(client_bugs.answers_mixed_up, "I1"),
