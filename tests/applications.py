@@ -12,6 +12,7 @@ from delivery import Client, Queue, connect
 from delivery.testing import Engine
 from subscriber import Message, Reject, Subscriber, Subscription
 from tests.integration.embedded import eventually
+from tests.saving import is_saved
 
 QUICK_SECONDS = 0.3
 """The first pause after a failure: long enough to be seen, short enough to be waited for."""
@@ -46,14 +47,9 @@ class World(ABC):
 
     def until_acknowledged(self, subscription: str = "billing") -> None:
         """Nothing waits any more, and that is written down."""
-
-        def saved() -> bool:
-            info = self.client.subscription_info(self.queue_name, subscription)
-            positions = self.client.create_snapshot(self.queue_name, subscription, "now", dry_run=True).positions
-            ends = {one.partition: one.end for one in info.partitions}
-            return info.lag == 0 and all(one.position == ends[number] for number, one in positions.items())
-
-        self.until(saved, "all is acknowledged, and that is saved")
+        self.until(
+            lambda: is_saved(self.client, self.queue_name, subscription), "all is acknowledged, and that is saved"
+        )
 
 
 class KitWorld(World):

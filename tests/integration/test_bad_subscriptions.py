@@ -36,6 +36,7 @@ from subscriber import Event, Message, Subscriber
 from tests.integration.asking import QUEUE, Site, asked, refused
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber
+from tests.saving import is_saved
 
 pytestmark = pytest.mark.integration
 
@@ -157,7 +158,7 @@ def test_a_second_subscriber_of_a_name_is_refused_unless_it_forces_and_the_first
     try:
         taken = re.compile(r"/states/.*twice")
         eventually(lambda: len([path for path in site.tree() if taken.search(path)]) == 2, "the host has begun")
-        eventually(lambda: site.client.subscription_info(QUEUE, "twice").lag == 0, "all is acknowledged")
+        eventually(lambda: is_saved(site.client, QUEUE, "twice"), "all is acknowledged, and that is saved")
         with site.unchanged():
             error = refused(SubscriptionBusy, "which is alive", second.start)
             listener = site.client.subscription_info(QUEUE, "twice").listener
