@@ -21,6 +21,7 @@ from delivery.filters import filter_of
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
+from delivery.rpc.protocol import load_idl
 from delivery.storage.base import Chunk
 
 STREAM = Stream("orders", "mail", 0, epoch=3)
@@ -246,3 +247,13 @@ async def deliver(
             await done.wait()
             nursery.cancel_scope.cancel()
     return positions
+
+
+def push_struct(stream: Stream, run: int, after: int, data: bytes, more: More | None) -> Any:
+    """The struct of a push, as a subscriber gets it."""
+    idl, more = load_idl("subscriber"), more or More()
+    return idl.Push(
+        queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
+        run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
+        parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
+    )  # fmt: skip

@@ -6,9 +6,9 @@ import logging
 
 import trio
 
-from delivery.batch import open_batch
 from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter, DeadLetters
+from delivery.dispatch.holding import batch_of
 from delivery.dispatch.retry import GiveUp
 from delivery.dispatch.scanner import Source
 from delivery.dispatch.target import Stream
@@ -48,15 +48,10 @@ class Morgue:
 
     async def find(self, number: int) -> Message | None:
         """The message of that id; None when retention has dropped it. Raises what reading the partition does."""
-        chunk = await self._source.read(number - 1, 1)
-        at = 0
-        for header in () if chunk is None else chunk.headers:
-            assert chunk is not None
-            if header.base_id <= number <= header.last_id:
-                batch = open_batch(chunk.data[at : at + header.length], header)
-                return next((one for one in batch.messages(self._stream.queue) if one.number == number), None)
-            at += header.length
-        return None
+        batch = await batch_of(self._source, number)
+        if batch is None:
+            return None
+        return next((one for one in batch.messages(self._stream.queue) if one.number == number), None)
 
     async def _stored(self, letter: DeadLetter, letters: DeadLetters) -> bool:
         try:

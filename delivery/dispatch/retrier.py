@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Protocol
 
 import msgspec
 import trio
 
 from delivery import wall
-from delivery.batch import open_batch
 from delivery.batch.pick import pick
+from delivery.dispatch.holding import batch_of
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.parking import GiveUpHead, Parking, SendAgain, Slot
 from delivery.dispatch.retry import Failed, GiveUp
@@ -135,18 +136,9 @@ class Retrier:
 
     async def _read_one(self, ids: Sequence[int]) -> tuple[list[int], bytes]:
         """Those of the first of these messages that are in one batch."""
-        chunk = await self._source.read(ids[0] - 1, 1)
-        at = 0
-        for header in () if chunk is None else chunk.headers:
-            assert chunk is not None
-            if header.base_id <= ids[0] <= header.last_id:
-                batch = open_batch(chunk.data[at : at + header.length], header)
-                held = frozenset(batch.ids())
-                there: list[int] = []
-                for number in ids:
-                    if number not in held:
-                        break
-                    there.append(number)
-                return there, pick(batch, there) if there else b""
-            at += header.length
-        return [], b""
+        batch = await batch_of(self._source, ids[0])
+        if batch is None:
+            return [], b""
+        held = frozenset(batch.ids())
+        there = list(takewhile(held.__contains__, ids))
+        return there, pick(batch, there) if there else b""

@@ -14,6 +14,7 @@ from delivery.app import serve
 from delivery.config import HostConfig
 from delivery.metastore.records import HostRecord
 from delivery.rpc.blocking import BlockingConnection
+from subscriber.unwrapping import only_error
 
 START_SECONDS = 30.0
 
@@ -65,9 +66,7 @@ class RunningHost:
         try:
             trio.run(self._serve)
         except BaseException as error:  # noqa: BLE001 (the thread that asked for the host gets it)
-            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-                error = error.exceptions[0]
-            self._said.put(error)
+            self._said.put(only_error(error))
 
     async def _serve(self) -> None:
         self._stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()

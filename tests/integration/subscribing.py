@@ -17,6 +17,7 @@ from delivery.metastore.records import ListenerRecord
 from delivery.model import Message
 from delivery.rpc.connection import Connection
 from subscriber import AsyncSubscriber, Event, Subscriber, Subscription
+from subscriber.unwrapping import only_error
 
 QUEUE, NAME = "flights", "audit"
 
@@ -133,10 +134,7 @@ def play(story: Callable[[], Awaitable[None]], seconds: float = 30.0) -> None:
     try:
         trio.run(run)
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from None
+        raise only_error(group) from None
 
 
 def ids(first: int, count: int) -> list[int]:

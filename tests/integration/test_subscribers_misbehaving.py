@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from delivery import Client, MessageId, connect
+from delivery import Client, MessageId
 from delivery.client import Limits
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
@@ -18,24 +17,12 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered, engine
+from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered
 from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request
 from delivery.model import Message
-from delivery.rpc.protocol import Call, load_idl
+from delivery.rpc.protocol import Call
 from subscriber.attachment import Attachment
 from subscriber.listeners import Registered, Where, check_listener
 from subscriber.service import ListenerService
 from subscriber.subscription import Event, Subscription
-from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
+from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition, push_struct
 
 POLICY = RetryPolicy(order="key", first_seconds=1, jitter=0)
 Handle = Callable[[Message], object]
@@ -130,12 +130,7 @@ class Process:
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],
         more: More | None = None,
     ) -> None:  # fmt: skip
-        idl, more = load_idl("subscriber"), more or More()
-        push = idl.Push(
-            queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
-            parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
-        )  # fmt: skip
+        push = push_struct(stream, run, after, data, more)
         self._asked.send_nowait((push, on_answer))
 
     async def serve(self) -> None:

@@ -17,12 +17,12 @@ from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request
 from delivery.model import Message
 from delivery.rpc.promise import Promise
-from delivery.rpc.protocol import Call, load_idl
+from delivery.rpc.protocol import Call
 from subscriber import Event, Subscription
 from subscriber.attachment import Attachment
 from subscriber.listeners import check_listener
 from subscriber.service import ListenerService
-from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition
+from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition, push_struct
 
 Handle = Callable[[Message], object]
 
@@ -66,12 +66,7 @@ class Member:
         more: More | None = None,
     ) -> None:  # fmt: skip
         self.runs.append((run, not data))
-        idl, more = load_idl("subscriber"), more or More()
-        push = idl.Push(
-            queue=stream.queue, subscription=stream.subscription, partition=stream.partition, epoch=stream.epoch,
-            run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
-            parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
-        )  # fmt: skip
+        push = push_struct(stream, run, after, data, more)
         promise = self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
         self._asked.send_nowait((self._jobs.pop() if self._jobs else None, promise, on_answer))
 

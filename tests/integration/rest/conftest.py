@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,15 +18,22 @@ from tests.topics import Topics
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def hosts(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
-    """A host, as a process. Tests that want another one start it."""
+@contextmanager
+def several_on(zookeeper: EmbeddedZooKeeper, folder: Path, count: int) -> Iterator[Several]:
+    """So many hosts of their own, as processes."""
     address = f"{zookeeper.address}/rest-{secrets.token_hex(6)}"
     with ZooKeeperClient(address) as zk:
         catalog = open_catalog(zk)
         catalog.ensure_layout()
-        with several(address, catalog, tmp_path_factory.mktemp("rest"), 1) as running:
+        with several(address, catalog, folder, count) as running:
             yield running
+
+
+@pytest.fixture(scope="module")
+def hosts(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    """A host, as a process. Tests that want another one start it."""
+    with several_on(zookeeper, tmp_path_factory.mktemp("rest"), 1) as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 
 import pytest
 
 from delivery.embedded import EmbeddedZooKeeper
-from delivery.metastore.catalog import open_catalog
-from delivery.metastore.zookeeper import ZooKeeperClient
-from tests.integration.rest.conftest import client_of
-from tests.integration.several import Several, several
+from tests.integration.rest.conftest import client_of, several_on
+from tests.integration.several import Several
 from tests.topics import AVRO, Topics, fresh_pointer, poll_bytes, publish_bytes, transaction
 
 pytestmark = pytest.mark.integration
@@ -20,12 +17,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def pair(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
-    address = f"{zookeeper.address}/pair-{secrets.token_hex(6)}"
-    with ZooKeeperClient(address) as zk:
-        catalog = open_catalog(zk)
-        catalog.ensure_layout()
-        with several(address, catalog, tmp_path_factory.mktemp("pair"), 2) as running:
-            yield running
+    with several_on(zookeeper, tmp_path_factory.mktemp("pair"), 2) as running:
+        yield running
 
 
 @pytest.fixture

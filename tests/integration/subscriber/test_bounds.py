@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from delivery import Client, connect
+from delivery import Client
 from delivery.local import LocalEngine
 from subscriber import Message, Subscriber
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def received(running: LocalEngine, queue: str, name: str, last: bytes, bound: int | None = None) -> list[bytes]:

@@ -15,7 +15,6 @@ from delivery.errors import InvalidRequest
 from delivery.local import LocalEngine
 from subscriber import AsyncSubscriber, Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
 
 pytestmark = pytest.mark.integration
 
@@ -23,12 +22,6 @@ SECONDS = 30.0
 BEHIND = 100
 """Each a push of its own."""
 KEYS = RetryPolicy(order="key", first_seconds=0.05, jitter=0)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
 
 
 @pytest.fixture
@@ -101,7 +94,7 @@ def test_keys_of_one_partition_run_side_by_side_failures_park_theirs_and_all_is_
         eventually(lambda: sum(map(len, heard.values())) == 40, "all", SECONDS)
         assert set(map(tuple, heard.values())) == {tuple(b"%d" % number for number in range(10))}
         eventually(lambda: client.subscription_info(queue_name, "mail").lag == 0, "acknowledged", SECONDS)
-        assert client.parked(queue_name, "mail") == []
+        eventually(lambda: client.parked(queue_name, "mail") == [], "and that is saved", SECONDS)
 
 
 def test_async_listeners_run_as_tasks_and_stopping_waits_for_them(

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from delivery import Client, NewMessage, connect
+from delivery import Client, NewMessage
 from delivery.local import LocalEngine
 from subscriber import Message, Reject, RetryPolicy, Subscriber
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
 
 pytestmark = pytest.mark.integration
 
 QUICK = RetryPolicy(first_seconds=0.05, deliveries_max=3)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 class Picky:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from delivery import Client, NewMessage, connect
+from delivery import Client, NewMessage
 from delivery.errors import InvalidRequest
 from delivery.local import LocalEngine
 from subscriber import Message, RetryPolicy, Subscriber
@@ -18,23 +17,11 @@ from subscriber.effects import exactly_once
 from subscriber.sqlite import SQLitePositions
 from tests.integration.effecting import Orders
 from tests.integration.embedded import eventually
-from tests.integration.engine import SubscriberProcess, engine
+from tests.integration.engine import SubscriberProcess
 
 pytestmark = pytest.mark.integration
 
 NAME = "ledger"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def effects(database: Path) -> Counter[tuple[int, int]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from delivery import Client, MessageId, NewMessage, connect
+from delivery import Client, MessageId, NewMessage
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import SubscriptionState
@@ -15,25 +14,13 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.engine import RecordingSubscriber
 from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
 BY_KEY = RetryPolicy(order="key", first_seconds=0.5, factor=1)
 KEYS = 20
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def publish(client: Client, queue: str, rounds: int) -> dict[int, list[int]]:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from delivery import Client, MessageId, NewMessage, connect
+from delivery import Client, MessageId, NewMessage
 from delivery.local import LocalEngine
 from subscriber import RetryPolicy
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, by_partition, check_delivered, engine
+from tests.integration.engine import RecordingSubscriber, by_partition, check_delivered
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def test_a_replay_ends_where_it_was_told_to_whatever_host_delivers_it(

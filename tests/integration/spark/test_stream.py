@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,29 +9,11 @@ import pytest
 
 from delivery import NewMessage, connect
 from delivery.local import LocalEngine
-from tests.integration.engine import engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from delivery.spark.session import local_session
-
-    session = local_session("hoot-streams", tmp_path_factory.mktemp("spark"))
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def run(spark: SparkSession, running: LocalEngine, folder: Path, queue: str, **options: str) -> list[int]:

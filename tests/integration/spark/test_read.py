@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,29 +10,11 @@ import pytest
 
 from delivery import NewMessage, connect
 from delivery.local import LocalEngine
-from tests.integration.engine import engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with engine(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from delivery.spark.session import local_session
-
-    session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"))
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def test_every_message_is_a_row_with_its_id_key_topic_time_and_headers(

@@ -1,0 +1,33 @@
+"""One Spark and one engine for all tests that a worker runs here: each takes its time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delivery.local import LocalEngine
+from tests.integration.engine import engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
+    """An engine of one host, with its own ZooKeeper."""
+    with engine(tmp_path_factory.mktemp("engine")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on this machine."""
+    from delivery.spark.session import local_session
+
+    session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"))
+    try:
+        yield session
+    finally:
+        session.stop()
