@@ -46,6 +46,7 @@ from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.placed import hbase_place
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
@@ -101,7 +102,8 @@ async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
 @asynccontextmanager
 async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
     zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    catalog = open_catalog(zookeeper)
+    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
+    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
     try:
         await trio.to_thread.run_sync(zookeeper.start)
         await trio.to_thread.run_sync(catalog.ensure_layout)

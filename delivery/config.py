@@ -48,6 +48,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     none."""
     hbase_prefix: str = "hoot"
     """What the names of this cluster's tables begin with."""
+    hbase_metadata: str = ""
+    """Kinds of metadata that are kept in HBase instead of in ZooKeeper, of `ownership`, `persistence`, `queues` and
+    `subscriptions`, with commas between: for millions of subscriptions. All hosts of a cluster say the same."""
     hbase_layout: str = "rows"
     """`rows`: a row per message, readable by anything; `batches`: a cell per batch, faster. For new partitions."""
     hbase_call_seconds: float = 30.0

@@ -6,6 +6,7 @@ are kept, or `{table, key, error}` for one that is damaged. The parts of a key s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,11 +120,10 @@ def format_(
 def _inspecting(zookeeper: str) -> Iterator[Inspector]:
     from delivery.metastore.catalog import Catalog
     from delivery.metastore.inspecting import Inspector
-    from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
+    from delivery.metastore.placed import PlacedMetaStore
     from delivery.metastore.zookeeper import ZooKeeperClient
 
-    with ZooKeeperClient(zookeeper) as session:
-        store = ZooKeeperMetaStore(session, session)
+    with ZooKeeperClient(zookeeper) as session, contextlib.closing(PlacedMetaStore(session, session)) as store:
         yield Inspector(Catalog(session, store), store)
 
 

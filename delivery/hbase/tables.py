@@ -16,7 +16,7 @@ import tenacity
 from happybase.batch import BatchMutation, Mutation
 
 from delivery.errors import HootError, StorageUnavailable, UnknownOutcome
-from delivery.hbase.errors import Lost, NoTable, Passing, TableExists, Unreached
+from delivery.hbase.errors import Denied, Lost, NoTable, Passing, TableExists, Unreached
 from delivery.hbase.gateways import Address
 from delivery.hbase.pool import Pool
 
@@ -131,7 +131,7 @@ class Tables:
 
         try:
             return self._ask(put, Unreached)
-        except (NoTable, Unreached):
+        except (NoTable, Unreached, Denied):
             raise
         except StorageUnavailable as error:  # the gateway's own call to HBase may have been lost as well
             raise UnknownOutcome(error.message) from error
@@ -146,21 +146,23 @@ class Tables:
         limit: int | None = None,
         rows_at_once: int = SCAN_ROWS,
         keys_only: bool = False,
+        but: bytes | None = None,
     ) -> list[Row]:
-        """The rows from `start` up to but without `stop` that have any of `columns`.
+        """The rows from `start` up to but without `stop` that have any of `columns`; downwards if that is below it.
 
         A column is `family:qualifier`, or `family` without a colon for all of a family.
 
         They are all held in memory: `limit` or the bounds must see to that. `rows_at_once` is what a gateway gathers
-        for one answer; with `keys_only` the values are left out.
+        for one answer; with `keys_only` the values are left out. Cells whose value begins with `but` are not there.
         """
-        only = "KeyOnlyFilter()" if keys_only else None
+        wanted = _filter(keys_only=keys_only, but=but)
         at_once = min(rows_at_once, limit or rows_at_once)
 
         def scan(connection: Any) -> list[Row]:
             found = connection.table(table).scan(
-                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=only
-            )
+                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=wanted,
+                reverse=start > stop,
+            )  # fmt: skip
             return list(found)
 
         return self._again(scan)
@@ -185,6 +187,13 @@ class Tables:
         )
         found: _T = retrying(self._pool.call, work)
         return found
+
+
+def _filter(*, keys_only: bool, but: bytes | None) -> bytes | None:
+    """In HBase's own language, in which a quote is written twice."""
+    parts = [] if but is None else [b"ValueFilter(!=, 'binaryprefix:" + but.replace(b"'", b"''") + b"')"]
+    parts += [b"KeyOnlyFilter()"] if keys_only else []
+    return b" AND ".join(parts) or None
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
