@@ -105,8 +105,7 @@ def format_(
     from delivery.metastore.catalog import open_catalog
     from delivery.metastore.zookeeper import ZooKeeperClient
 
-    with ZooKeeperClient(zookeeper) as session:
-        catalog = open_catalog(session)
+    with ZooKeeperClient(zookeeper) as session, contextlib.closing(open_catalog(session)) as catalog:
         catalog.check_at_rest()
         confirm_by_word(f"wipe all of Hoot's metadata in the ZooKeeper at {session.hosts}", "format", yes=yes)
         catalog.format()
