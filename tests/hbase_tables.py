@@ -27,13 +27,18 @@ class FakeTables(Tables):
         self.late: list[tuple[str, Row]] = []
         """Rows of a put that was lost, on their way still."""
         self.families_of: dict[str, set[str]] = {}
+        self.life: int | None = None
+        """The seconds after which HBase would remove all cells."""
+        self.now_ms = 1
+        self.put_at: dict[tuple[str, bytes, bytes], int] = {}
 
     def names(self) -> list[str]:
         return list(self.data)
 
-    def families(self, table: str) -> set[str]:
+    def families(self, table: str) -> dict[str, int | None]:
         self._table(table)
-        return self.families_of.get(table, {"entry"} if table.endswith(".metastore") else {"batch", "message"})
+        families = self.families_of.get(table, {"entry"} if table.endswith(".metastore") else {"batch", "message"})
+        return dict.fromkeys(families, self.life)
 
     def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
         self.data.setdefault(table, {})
@@ -61,12 +66,29 @@ class FakeTables(Tables):
                 raise HootError("the connection broke")
             with _LOCK:
                 held.setdefault(row, {}).update(cells)
+                self.put_at |= {(table, row, column): self.now_ms for column in cells}
 
     def arrive(self) -> None:
         """What was on its way arrives."""
         late, self.late, self.rows_until_loss = self.late, [], None
         for table, row in late:
             self.put(table, [row])
+
+    def touch(self, table: str, row: bytes, column: bytes) -> tuple[int, int]:
+        before = self.put_at.get((table, row, column), 0)
+        self.put(table, [(row, {column: b""})])
+        return before, self.now_ms
+
+    def expire(self, table: str, column: bytes, prefix: bytes, before_ms: int) -> int:
+        held = self._table(table)
+        old = [
+            row
+            for row in held
+            if _begins(held[row].get(column, b""), prefix) and self.put_at[table, row, column] < before_ms
+        ]
+        for row in old:
+            del held[row][column]
+        return len(old)
 
     def erase(self, table: str, rows: Sequence[bytes], families: Sequence[str]) -> None:
         held = self._table(table)
@@ -85,6 +107,7 @@ class FakeTables(Tables):
             if cells.get(check[0]) != check[1]:
                 return False
             self._table(table)[row] = {**cells, column: value}
+            self.put_at[table, row, column] = self.now_ms
         if self.lost_answers:
             self.lost_answers -= 1
             raise UnknownOutcome("the answer was lost")

@@ -57,7 +57,7 @@ class Faulty(FakeTables):
         self._check()
         return super().scan(*arguments, **options)
 
-    def families(self, table: str) -> set[str]:
+    def families(self, table: str) -> dict[str, int | None]:
         self._check()
         return super().families(table)
 

@@ -73,6 +73,10 @@ class Catalog(Partitions, Snapshots, Parked, Topics):
         layout.format_metastore(self._zk, self._store)
         self._opened = None
 
+    def sweep(self) -> int:
+        """Delete for good what the MetaStore keeps of entries that were removed long ago; how many."""
+        return self._store.sweep()
+
     def close(self) -> None:
         """Watches are not called any more; nothing may be used after it. Leaves the session alone."""
         self._store.close()

@@ -97,6 +97,10 @@ class PlacedMetaStore(MetaStore):
             if store is self._zookeeper:
                 raise
 
+    def sweep(self) -> int:
+        """See MetaStore."""
+        return self._in_hbase().sweep() if self.place.kinds else 0
+
     def close(self) -> None:
         """See MetaStore."""
         super().close()

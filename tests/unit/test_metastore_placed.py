@@ -125,7 +125,7 @@ def test_a_cluster_whose_table_of_hbase_is_gone_does_not_start_with_an_empty_one
 
 
 def test_a_first_start_without_hbase_leaves_the_cluster_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> set[str]:
+    def away(*_: object) -> dict[str, int | None]:
         raise StorageUnavailable("nobody answers")
 
     tree = Tree()

@@ -1,6 +1,7 @@
 """Rows and cells of the MetaStore in HBase, and one change as a compare-and-set of a cell. Decides, does no I/O.
 
     row          TABLE, 0, KEY       an entry; TABLE alone: what the table is; 0 alone: whose all of it is
+    entry:swept  of the row 0    when that was last done
     entry:value  of an entry         `+`, a mark of 8 random bytes, the version u32, and the value as in `entries`
                  of a removed one    `-` and a mark
 
@@ -8,8 +9,9 @@ HBase's checkAndPut compares one cell and puts one cell, so an entry is one cell
 compares is content, and no two changes write the same, because of the mark. So a change that was decided on what is no
 longer there is refused whenever it arrives, and one whose answer was lost is known again by its mark.
 
-An entry is never deleted, only marked as removed. HBase's deletion hides whatever is put in the same millisecond, or
-later by a region server whose clock is behind: a new entry of that key could be acknowledged and not be there.
+An entry is not deleted but marked as removed. HBase's deletion hides whatever is put in the same millisecond, or later
+by a region server whose clock is behind: a new entry of that key could be acknowledged and not be there. What was
+removed an hour ago is deleted as of then, which is before anything that may still be put.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from delivery.metastore.tables.ranges import KeyRange, Order
 
 FAMILY: Final = "entry"
 COLUMN: Final = b"entry:value"
+SWEPT: Final = b"entry:swept"
 STORE_ROW: Final = b"\0"
 REMOVED: Final = b"-"
 DOUBTS_MAX: Final = 3

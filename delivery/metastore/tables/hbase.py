@@ -158,8 +158,13 @@ class HBaseMetaStore(MetaStore):
                 f"HBase has no table {self._rows.name}, which is to hold this cluster's metadata: bring it back, or"
                 " wipe all of Hoot's metadata with `hoot metastore format`"
             )
-        if families != {cells.FAMILY}:
+        if set(families) != {cells.FAMILY}:
             raise _foreign(self._rows.name, f"its families are {', '.join(sorted(families))}")
+        if (life := families[cells.FAMILY]) is not None:
+            raise LayoutMismatch(
+                f"HBase would remove this cluster's metadata in {self._rows.name} {life} s after each change: say there"
+                f" alter '{self._rows.name}', {{NAME => '{cells.FAMILY}', TTL => 'FOREVER'}}"
+            )
         self._check_record(self._rows.get([cells.STORE_ROW])[0])
         self._checked = True
 
@@ -186,6 +191,11 @@ class HBaseMetaStore(MetaStore):
             self._rows.put([(row, cells.removed()) for row, _ in found])
             last = found[-1][0]
         self._rows.put([(name.encode(), cells.removed())])
+
+    def sweep(self) -> int:
+        """See MetaStore."""
+        self.check_open()
+        return self._rows.sweep()
 
     def close(self) -> None:
         """See MetaStore. Closes the connections to HBase."""

@@ -22,6 +22,9 @@ READ_AT_ONCE: Final = 64
 """Rows of one get: 36 MiB with the largest values there can be."""
 _END: Final = b"\xff"
 """Above every row: names are ASCII."""
+KEPT_MS: Final = 3_600_000
+"""What was removed is deleted so much later, and looked for as often. Two clocks of HBase are never that far apart: a
+master takes no region server whose clock differs by half a minute."""
 SWAPS_AT_ONCE: Final = 8
 """Connections that compare and set at the same time: each waits for the log of a region server, which takes many."""
 
@@ -44,8 +47,8 @@ class Rows:
                 self.tables.create(self.name, [cells.FAMILY])
                 self.tables.wait_open(self.name)
 
-    def families(self) -> set[str] | None:
-        """The table's column families, None when it is not there."""
+    def families(self) -> dict[str, int | None] | None:
+        """The table's column families, with the life of their cells in seconds; None when it is not there."""
         with self._told():
             try:
                 return self.tables.families(self.name)
@@ -76,6 +79,14 @@ class Rows:
                 self.name, bounds.start, bounds.stop, [cells.COLUMN], limit=limit, keys_only=keys_only,
                 but=cells.REMOVED,
             )  # fmt: skip
+
+    def sweep(self) -> int:
+        """Delete the cells of entries that were removed long ago, unless somebody did so a while ago; how many."""
+        with self._told():
+            before, now = self.tables.touch(self.name, cells.STORE_ROW, cells.SWEPT)
+            if now - before < KEPT_MS:
+                return 0
+            return self.tables.expire(self.name, cells.COLUMN, cells.REMOVED, now - KEPT_MS)
 
     def put(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Put cells, whatever is there."""

@@ -117,8 +117,12 @@ class HBaseStore(OpenedPartitions[Partition]):
                 self._admin.create(table, keys.FAMILIES, keys.splits(partitions))
             self._tables.wait_open(table)
             families = self._tables.families(table)
-        if families != set(keys.FAMILIES):
+        if set(families) != set(keys.FAMILIES):
             raise LayoutMismatch(f"the table {table} of HBase is none of Hoot's: its families are {sorted(families)}")
+        if lives := {life for life in families.values() if life is not None}:
+            _log.warning("HBase removes what is in the table %s after %d s, whatever retention its queue has: say there"
+                         " alter '%s', {NAME => FAMILY, TTL => 'FOREVER'} for %s", table, min(lives), table,
+                         " and ".join(sorted(families)))  # fmt: skip
         self._known.add(table)
 
     def _leave(self, key: PartitionKey) -> None:

@@ -19,10 +19,11 @@ from delivery.metastore.tables.base import MetastoreScannableTable, Put
 from delivery.metastore.tables.hbase import HBaseMetaStore
 from delivery.metastore.tables.memory import MemoryMetaStore
 from delivery.metastore.tables.ranges import Order
+from delivery.metastore.tables.rows import KEPT_MS
 from delivery.metastore.tables.values import NONE, Value
 from delivery.metastore.tables.versions import Version, Versioned
 from tests.hbase_tables import Data, FakeTables
-from tests.metastore_hbase import TABLE, opened
+from tests.metastore_hbase import TABLE, Faulty, opened
 from tests.metastore_tables import ANY, FULL, NEW, fill, found, keys, refused
 
 ONE = Value({"a": b"1"})
@@ -85,6 +86,12 @@ def test_the_table_of_another_is_not_touched(data: Data) -> None:
     foreign.families_of[TABLE] = {"cf"}
     with pytest.raises(LayoutMismatch, match="its families are cf"):
         opened(foreign)
+    passing = FakeTables(data)
+    passing.life = 86_400
+    with pytest.raises(
+        LayoutMismatch, match=r"would remove this cluster's metadata in p\.metastore 86400 s after each"
+    ):
+        opened(passing)
 
 
 def test_a_dropped_table_of_hbase_is_not_taken_for_an_empty_one(data: Data, table: MetastoreScannableTable) -> None:
@@ -129,3 +136,24 @@ def test_what_was_removed_is_no_more_for_anybody(data: Data, table: MetastoreSca
     assert table.open_cursor().read_keys(9) == ["j", "l"]
     assert table.get_many(["k"], NONE) == [None]
     assert refused(table.remove, "k", ANY) is NoKey
+
+
+def test_what_was_removed_is_deleted_for_good_an_hour_later(
+    hbase: Faulty, data: Data, table: MetastoreScannableTable
+) -> None:
+    store = opened(hbase)
+    fill(table, ["i", "j", "k", "l"])
+    for key in ("i", "j", "k"):
+        table.remove(key, ANY)
+    hbase.now_ms += KEPT_MS
+    table.put("j", ONE, NEW)
+    assert store.sweep() == 0, "it is not longer than an hour ago"
+    hbase.now_ms += KEPT_MS - 1
+    assert store.sweep() == 0, "somebody has looked less than an hour ago"
+    table.remove("l", ANY)
+    hbase.now_ms += KEPT_MS
+    assert store.sweep() == 2
+    rows = {row for row, columns in data[TABLE].items() if cells.COLUMN in columns and row.startswith(b"t\0")}
+    assert rows == {cells.row_of("t", "j"), cells.row_of("t", "l")}
+    assert table.put("i", ONE, NEW) == Version(0)
+    assert keys(table.open_cursor()) == ["i", "j"]
