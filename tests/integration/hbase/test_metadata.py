@@ -11,6 +11,9 @@ import pytest
 from delivery import connect
 from delivery.errors import EmbeddedError
 from delivery.hbase import Tables, parse_gateways
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
+from tests.chaos.proxy import HEALTHY, Faults, Proxy
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
 
@@ -62,3 +65,35 @@ def test_a_host_whose_hbase_is_not_there_or_that_is_set_up_otherwise_says_so_and
         engine(tmp_path, *options(hbase_gateways, "p", "subscriptions")),
     ):
         pass
+
+
+def test_lost_answers_and_an_hbase_out_of_reach_hold_up_neither_publishing_nor_delivery(
+    tmp_path: Path, hbase_gateways: str
+) -> None:
+    host, _, port = hbase_gateways.partition(",")[0].rpartition(":")
+    with Proxy() as proxy:
+        proxy.add("hbase", "127.0.0.9", (host, int(port)))
+        metadata = options(f"127.0.0.9:{port}", f"m{secrets.token_hex(6)}", "subscriptions")
+        with (
+            engine(tmp_path, *metadata, "--set", "hbase_call_seconds=2") as running,
+            connect(running.address) as client,
+            ZooKeeperClient(running.address) as session,
+            closing(open_catalog(session)) as catalog,
+        ):
+            queue = client.create_queue("orders", partitions=1)
+            subscriber = RecordingSubscriber(running, "orders", tmp_path)
+            subscriber.start()
+            try:
+                for round_, faults in enumerate((HEALTHY, Faults(drop_replies=True), Faults("cut"), Faults("silent"))):
+                    proxy.set("hbase", faults)
+                    last = [queue.put(b"x") for _ in range(10)][-1].id
+                    eventually(lambda: subscriber.distinct() == 10 * (round_ + 1), "those at the callback")  # noqa: B023
+                    proxy.set("hbase", HEALTHY)
+                    eventually(lambda: catalog.states("orders", "recorder")[0].position == last, "they are saved")  # noqa: B023
+                running.host.kill()
+                running.host.start()
+                queue.put(b"x")
+                eventually(lambda: subscriber.distinct() == 41, "the last one at the callback")
+                assert subscriber.count() == 41, "the new owner goes on behind what was saved"
+            finally:
+                subscriber.kill()
