@@ -61,7 +61,7 @@ class PlacedMetaStore(MetaStore):
             found = layout.read_layout(self._zk)
             if found is None:
                 return NOWHERE
-            self._place = found.hbase
+            self._place = found.place
         return self._place
 
     def prepare(self) -> None:

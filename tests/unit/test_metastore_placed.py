@@ -100,7 +100,10 @@ def test_other_gateways_are_told_to_clients(data: Data) -> None:
 def test_without_hbase_the_layout_is_what_it_always_was() -> None:
     tree = Tree()
     host(tree, NOWHERE)
-    assert FakeZNodes(tree).get(layout.PATH) == (b'{"metastore":"zookeeper","metastore_version":1}', 0)
+    assert FakeZNodes(tree).get(layout.PATH) == (
+        b'{"metastore":"zookeeper","metastore_version":1,"managers_version":1}',
+        0,
+    )
     assert FakeZNodes(tree).get(CLUSTER) is None
 
 

@@ -39,13 +39,19 @@ TABLES: Final = tuple(table for tables in KINDS.values() for table in tables)
 NOWHERE: Final = HBasePlace((), "", "")
 
 
-class MetaLayout(msgspec.Struct, frozen=True, omit_defaults=True):
+class MetaLayout(msgspec.Struct, frozen=True):
     """The MetaStore by its name, the versions of how it and the managers keep their data, and what is in HBase."""
 
     metastore: str
     metastore_version: int
     managers_version: int = MANAGERS_VERSION
-    hbase: HBasePlace = NOWHERE
+    hbase: HBasePlace | msgspec.UnsetType = msgspec.UNSET
+    """Not written where there is nothing."""
+
+    @property
+    def place(self) -> HBasePlace:
+        """What is in HBase."""
+        return NOWHERE if isinstance(self.hbase, msgspec.UnsetType) else self.hbase
 
 
 lay_out(MetaLayout)
@@ -111,13 +117,14 @@ def check_layout(layout: MetaLayout, store: MetaStore) -> MetaLayout:
 
 
 def _layout_of(store: MetaStore) -> MetaLayout:
-    return MetaLayout(store.name, store.version, hbase=store.place or NOWHERE)
+    place = store.place
+    return MetaLayout(store.name, store.version, hbase=place if place is not None and place.kinds else msgspec.UNSET)
 
 
 def _in_hbase(layout: MetaLayout) -> str:
     """In words; the gateways may be others at any time."""
-    kinds = ", ".join(layout.hbase.kinds)
-    return f"{kinds} (tables {layout.hbase.prefix}.*)" if kinds else "nothing"
+    kinds = ", ".join(layout.place.kinds)
+    return f"{kinds} (tables {layout.place.prefix}.*)" if kinds else "nothing"
 
 
 def format_metastore(zk: ZNodes, store: MetaStore, tables: Iterable[str] = TABLES) -> None:
