@@ -115,8 +115,7 @@ class Ownership:
         """Own the partition. Callers at the same time share one claim; cancelling one leaves the others alone.
 
         One that nobody owns may go to a less busy host instead; not if it is `given` to this one, by another host or
-        because its owner died. With a `generation` no other queue will do: one that was created a moment ago may have
-        the place of another one.
+        because its owner died. With a `generation` only that queue will do.
 
         Raises NotOwner while another live host owns it, UnknownQueue, UnknownPartition, MetadataUnavailable,
         StorageUnavailable and CorruptRecord (the partition's log is damaged; a person has to look).

@@ -151,10 +151,10 @@ class SimulatedLink:
         """None."""
         return -1
 
-    def send(self, _method: str, queue: str, partition: int, batch: bytes) -> None:
+    def send(self, _method: str, queue: str, partition: int, batch: bytes, generation: str) -> None:
         """Send a publish. Raises HostUnreachable."""
         self._check()
-        self._wire.send(self._publisher, partial(self._arrive, queue, partition, batch))
+        self._wire.send(self._publisher, partial(self._arrive, queue, partition, batch, generation))
 
     def ready(self) -> bool:
         """Whether an answer has arrived, or the wire has ended."""
