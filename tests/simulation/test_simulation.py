@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.bugs import PLANTED
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, KEY_SHARED_FROM
 
 TOP = Path(__file__).resolve().parents[2]
 SEEDS_PER_CASE = 200
@@ -48,6 +48,12 @@ def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over() 
 @pytest.mark.slow
 def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another() -> None:
     ended = simulate("--first", str(GROUPS_FROM), "--seeds", str(SEEDS_PER_CASE))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
+def test_members_that_share_partitions_by_key_lose_nothing() -> None:
+    ended = simulate("--first", str(KEY_SHARED_FROM), "--seeds", str(SEEDS_PER_CASE // 2))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
