@@ -18,6 +18,7 @@ from delivery.batch import encode, headers_in, open_batch
 from delivery.bench.checking import BenchFailed, check_checkpoints, check_delivered, delivered, published
 from delivery.bench.consumer import Outcome, Task, partitions_beside
 from delivery.bench.filtering import Mix
+from delivery.bench.raw import Raw
 from delivery.bench.report import Result, result, with_latencies
 from delivery.client import Client, Queue
 from delivery.client.accumulator import ROW_BYTES, Limits
@@ -41,6 +42,8 @@ class Setup(msgspec.Struct):
     expression: str | None = None
     apart: bool = False
     batches: bool = False
+    raw: Raw | None = None
+    """What to measure beside, where messages are in HBase."""
 
 
 def publish(setup: Setup) -> Result:
@@ -48,7 +51,7 @@ def publish(setup: Setup) -> Result:
     with _queue(setup) as queue:
         begun = time.monotonic_ns()
         _publish(setup, queue)
-        return _rate("publish", setup, setup.messages, time.monotonic_ns() - begun)
+        return _beside(setup, queue, _rate("publish", setup, setup.messages, time.monotonic_ns() - begun))
 
 
 def live(setup: Setup) -> Result:
@@ -58,7 +61,7 @@ def live(setup: Setup) -> Result:
         receipts = _publish(setup, queue)
         found = outcome()
         _check(setup, queue, receipts)
-        return _rate("live", setup, setup.messages, found.last_ns - begun)
+        return _beside(setup, queue, _rate("live", setup, setup.messages, found.last_ns - begun))
 
 
 def drain(setup: Setup) -> Result:
@@ -68,7 +71,8 @@ def drain(setup: Setup) -> Result:
         with _consumer(setup, queue, "earliest") as outcome:
             found = outcome()
             _check(setup, queue, receipts)
-            return _rate("drain", setup, setup.messages, found.last_ns - found.attached_ns)
+            rated = _rate("drain", setup, setup.messages, found.last_ns - found.attached_ns)
+        return _beside(setup, queue, rated)
 
 
 def latency(setup: Setup) -> Result:
@@ -136,6 +140,12 @@ CASES: dict[str, Callable[[Setup], Result]] = {
 def _rate(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:
     rated = result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
     return msgspec.structs.replace(rated, partitions=setup.partitions, processes=len(setup.client.hosts()))
+
+
+def _beside(setup: Setup, queue: Queue, found: Result) -> Result:
+    return (
+        found if setup.raw is None else setup.raw.beside(found, setup.client.queue_record(queue.name), setup.messages)
+    )
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from delivery.bench.raw import Raw
 from delivery.bench.report import Result, Summary, described, summary
-from delivery.model import Durability
+from delivery.model import Durability, Layout
 
 _FOLDER: Final = "hoot-bench-"
 
@@ -29,6 +31,13 @@ class Case(StrEnum):
     filter = "filter"
     floor = "floor"
     fencing = "fencing"
+
+
+class Store(StrEnum):
+    """Where the engine keeps the messages."""
+
+    log = "log"
+    hbase = "hbase"
 
 
 class DurabilityChoice(StrEnum):
@@ -69,6 +78,13 @@ def bench(
     ] = DurabilityChoice.fsync,
     batches: Annotated[bool, typer.Option(help="Receive with a batch listener.")] = False,
     with_floor: Annotated[bool, typer.Option(help="Measure `floor` beside each run and print the ratio.")] = False,
+    store: Annotated[
+        Store, typer.Option(help="Of its own engine; hbase: publish, live and drain beside happybase.")
+    ] = Store.log,
+    hbase_thrift: Annotated[
+        str, typer.Option(metavar="HOSTS", help="HBase's Thrift gateways: HOST:PORT,…")
+    ] = "127.0.0.1:9090",
+    layout: Annotated[Layout, typer.Option(help="Of the messages in HBase.")] = "rows",
     zookeeper: Annotated[str | None, typer.Option(help="A running engine; its own embedded one without.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON line per result.")] = False,
 ) -> None:
@@ -81,18 +97,21 @@ def bench(
     """
     if zookeeper is not None and processes is not None:
         raise typer.BadParameter("--zookeeper names a running engine, --processes is for its own one: give one")
+    if zookeeper is not None and store is Store.hbase:
+        raise typer.BadParameter("--zookeeper names a running engine, --store is for its own one: give one")
     if case is Case.latency and batches:
         raise typer.BadParameter("latency is that of each message: not with --batches")
     if case is Case.fencing and durability is DurabilityChoice.memory:
         raise typer.BadParameter("fencing measures the log on disk: --durability fsync or os")
-    count = messages if messages is not None else _default_count(case, size, rate)
+    count = messages if messages is not None else _default_count(case, size, rate, store)
+    raw = Raw(hbase_thrift, f"bench{secrets.token_hex(4)}") if store is Store.hbase else None
     results = []
     with ExitStack() as stack:
         measure = _prepare(stack, case, {
             "size": size, "messages": count, "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity,
             "expression": expression, "apart": apart,
-            "partitions": partitions, "durability": durability.value, "batches": batches,
-        }, zookeeper, processes or 1)  # fmt: skip
+            "partitions": partitions, "durability": durability.value, "batches": batches, "raw": raw,
+        }, zookeeper, processes or 1, layout)  # fmt: skip
         for _ in range(runs):
             found = measure()
             if with_floor and case not in (Case.floor, Case.fencing):
@@ -104,7 +123,7 @@ def bench(
 
 
 def _prepare(
-    stack: ExitStack, case: Case, options: dict[str, Any], zookeeper: str | None, processes: int
+    stack: ExitStack, case: Case, options: dict[str, Any], zookeeper: str | None, processes: int, layout: Layout
 ) -> Callable[[], Result]:
     """What measures once. The engine is started here, so that all runs have the same."""
     from delivery.bench import cases
@@ -117,7 +136,9 @@ def _prepare(
         return lambda: _fencing(options["size"], options["messages"], options["durability"])
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
     if zookeeper is None:
-        zookeeper = stack.enter_context(LocalEngine(folder, processes=processes)).address
+        zookeeper = stack.enter_context(
+            LocalEngine(folder, *_stored(case, options["raw"], layout), processes=processes)
+        ).address
     client = stack.enter_context(connect(zookeeper))
     setup = cases.Setup(client=client, zookeeper=zookeeper, folder=folder, **options)
     return lambda: cases.CASES[case.value](setup)
@@ -138,7 +159,18 @@ def _against_floor(found: Result) -> Result:
     return msgspec.structs.replace(found, ratio_to_floor=round(ratio, 3))
 
 
-def _default_count(case: Case, size: int, rate: float) -> int:
+def _stored(case: Case, raw: Raw | None, layout: Layout) -> Sequence[str]:
+    """The options of `hoot serve` for tables of this run alone; a drain is to come from there, not from memory."""
+    if raw is None:
+        return ()
+    named = [f"hbase_prefix={raw.prefix}", f"hbase_layout={layout}"]
+    named += ["tail_cache_bytes=0"] if case is Case.drain else []
+    return ("--store", "hbase", "--hbase-thrift", raw.gateways, *(part for one in named for part in ("--set", one)))
+
+
+def _default_count(case: Case, size: int, rate: float, store: Store) -> int:
+    if store is Store.hbase and case is not Case.latency:
+        return max(5_000, min(100_000, 20_000_000 // size))
     if case is Case.latency:
         return int(rate * 10)
     if case is Case.fencing:

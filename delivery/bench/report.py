@@ -10,7 +10,7 @@ import msgspec
 
 _FIGURES: Final = (
     "seconds", "messages_per_second", "megabytes_per_second", "p50_ms", "p99_ms", "p999_ms", "ratio_to_floor",
-    "append_us", "confirm_us",
+    "ratio_to_raw", "raw_per_second", "append_us", "confirm_us",
 )  # fmt: skip
 
 
@@ -29,6 +29,10 @@ class Result(msgspec.Struct, kw_only=True):
     durability: str | None = None
     ratio_to_floor: float | None = None
     """This rate divided by that of `floor` in the same run."""
+    raw_per_second: float | None = None
+    """HBase only: rows of that size that happybase by itself puts, or scans for a drain, in the same run."""
+    ratio_to_raw: float | None = None
+    """This rate divided by that."""
     partitions: int | None = None
     processes: int | None = None
     """Region hosts, each a process."""
@@ -115,6 +119,8 @@ def _rate(found: Result) -> str:
         text += f", p50 {found.p50_ms} ms, p99 {found.p99_ms} ms, p99.9 {found.p999_ms} ms"
     if found.ratio_to_floor is not None:
         text += f", {found.ratio_to_floor} of the floor"
+    if found.ratio_to_raw is not None:
+        text += f", {found.ratio_to_raw} of happybase's {found.raw_per_second:,.0f} rows/s"
     over = [f"{found.messages:,} messages", found.durability or "no disk"]
     over += [
         f"{number} {word}{'' if number == 1 else ending}"

@@ -84,9 +84,12 @@ def test_the_same_content_by_another_is_not_taken_for_ones_own(
     hbase.before_look = lambda: other.put("k", ONE, NEW)
     assert refused(table.put, "k", ONE, NEW) is InDoubt
     hbase.plan = ["late"]
-    hbase.before_look = lambda: setattr(
-        hbase, "before_look", lambda: (other.remove("k", ANY), other.put("k", ONE, NEW))
-    )
+
+    def again() -> None:
+        other.remove("k", ANY)
+        other.put("k", ONE, NEW)
+
+    hbase.before_look = lambda: setattr(hbase, "before_look", again)
     assert refused(table.put, "k", TWO, Version(0)) is InDoubt
     hbase.arrive()
     assert table.get("k") == Versioned(ONE, Version(0)), "what was meant for the entry of before does not hit this one"
