@@ -251,7 +251,8 @@ class Delivery:
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         record, state = self.attached.subscription, taken.value
         position = self._position(key, taken, watermark)
-        newest = record.newest.get(key.partition, 0)
+        # A position is moved before the preferences are: by these it may still begin with the newest of each key.
+        newest = record.newest.get(key.partition, 0) if state.moves <= record.moves else 0
         return Begin(
             position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound,
             self.gate,

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from delivery import connect
-from delivery.bench.cases import Setup, _queue, drain, filter as filter_case, live
+from delivery.bench.cases import drain, filter as filter_case, live
+from delivery.bench.stage import Setup, queue_for
+from delivery.client import Client
 from delivery.local import LocalEngine
 from tests.integration.cli.running import Hoot
 
@@ -24,11 +26,19 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
         yield running
 
 
+def a_setup(client: Client, engine: LocalEngine, folder: Path, **more: Any) -> Setup:
+    given = {"messages": MESSAGES, **more}
+    return Setup(
+        size=100, durability="os", folder=folder, client=client, zookeeper=engine.address, host_pid=engine.host.pid,
+        **given,
+    )  # fmt: skip
+
+
 def test_two_hosts_own_half_of_the_partitions_each_and_every_message_is_delivered(tmp_path: Path) -> None:
     with LocalEngine(tmp_path, processes=2) as engine, connect(engine.address) as client:
         assert len(client.hosts()) == 2
-        setup = Setup(client, engine.address, tmp_path, 100, MESSAGES, "os", partitions=4)
-        with _queue(setup) as queue:
+        setup = a_setup(client, engine, tmp_path, partitions=4)
+        with queue_for(setup) as queue:
             owners = [one.host for one in client.placement.owners(queue.name)]
             assert owners[0] is not None
             assert owners[1] is not None
@@ -55,6 +65,6 @@ def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str)
 )
 def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, engine: LocalEngine, options: dict[str, Any]) -> None:
     with connect(engine.address) as client:
-        found = filter_case(Setup(client, engine.address, tmp_path, 100, MESSAGES, "os", **options))
+        found = filter_case(a_setup(client, engine, tmp_path, **options))
     assert MESSAGES - 5_000 < found.messages <= MESSAGES
     assert found.messages_per_second > 0

@@ -86,7 +86,7 @@ class World:
         queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
         self.catalog.managers.queues.create_queue(queue)
         for record in self.subscriptions:
-            self.catalog.put_subscription(record, create=True)
+            self.catalog.create_subscription(record)
 
     def key(self, partition: int) -> PartitionKey:
         """A partition's name on the disk."""

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from delivery.bench.checking import BenchFailed, check_delivered, delivered
-from delivery.bench.consumer import SpreadTally
-from delivery.bench.fencing import Gauge, fencing
+from delivery.bench.fencing import Gauge, measured
 from delivery.bench.report import Result, described, result, summary, with_fencing
+from delivery.bench.stage import Plan
+from delivery.bench.tallies import SpreadTally
 from delivery.cli import run
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
@@ -96,7 +97,7 @@ def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:
 
 
 def test_fencing_times_appends_of_the_log_itself(tmp_path: Path) -> None:
-    found = fencing(100, 20, "os", tmp_path)
+    found = measured(Plan(100, 20, "os"), tmp_path)
     assert None not in (found.append_us, found.unconfirmed_us, found.confirm_us)
     assert found.append_us == pytest.approx((found.unconfirmed_us or 0) + (found.confirm_us or 0), abs=0.002)
     with closing(SegmentedLog(tmp_path)) as log:
@@ -107,9 +108,9 @@ def test_fencing_times_appends_of_the_log_itself(tmp_path: Path) -> None:
 def test_fencing_flushes_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
     monkeypatch.setattr(Gauge, "sync", lambda self, fd: flushed.append(fd))
-    fencing(100, 3, "os", tmp_path / "os")
+    measured(Plan(100, 3, "os"), tmp_path / "os")
     before = len(flushed)
-    fencing(100, 3, "fsync", tmp_path / "fsync")
+    measured(Plan(100, 3), tmp_path / "fsync")
     assert len(flushed) - 2 * before == 3 * 2 + 10
 
 
@@ -127,7 +128,7 @@ def test_the_look_is_taken_behind_each_write_and_flush_of_every_second_append(
     for messages in (1, 10):
         with monkeypatch.context() as patched:
             patched.setattr(Epochs, "current", noting)
-            fencing(100, messages, "fsync", tmp_path / str(messages))
+            measured(Plan(100, messages), tmp_path / str(messages))
         counts.append(len(looks))
         looks.clear()
     assert counts[1] - counts[0] == (10 - 1) * (1 + 3), "the log's own look in each, two more in every second one"
@@ -153,8 +154,8 @@ def test_a_summary_of_fencing_tells_the_extremes_of_the_look() -> None:
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "2"], "--zookeeper names a running engine"),
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "1"], "--zookeeper names a running engine"),
         (["live", "--processes", "0"], "--processes"),
-        (["latency", "--batches"], "not with --batches"),
-        (["fencing", "--durability", "memory"], "--durability fsync or os"),
+        (["latency", "--batches"], "No such option: --batches"),
+        (["fencing", "--durability", "memory"], "--durability"),
     ],
 )
 def test_what_does_not_go_together_is_bad_use(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 
 from delivery.config import HostConfig
@@ -55,8 +56,8 @@ class ScriptedStates:
         return Versioned(state, Version(self.version))
 
 
-def attached() -> Attached:
-    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
+def attached(record: SubscriptionRecord = RECORD) -> Attached:
+    return Attached("g", record, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
@@ -89,6 +90,21 @@ def test_it_goes_on_where_the_state_says_which_is_the_start_at_first() -> None:
 
 def test_it_never_begins_beyond_what_is_stored() -> None:
     assert begun_at(WATERMARK + 1) == WATERMARK
+
+
+@pytest.mark.parametrize(("moves", "newest"), [(0, WATERMARK), (1, 0)])
+def test_behind_a_position_that_was_moved_every_message_comes_also_before_the_preferences_say_so(
+    moves: int, newest: int
+) -> None:
+    """A seek moves the states first: a worker that begins in between must not pass over what was asked for."""
+
+    async def story() -> None:
+        delivery = Delivery(attached(msgspec.structs.replace(RECORD, newest={0: WATERMARK})), tools(ScriptedStates()))
+        state = SubscriptionState(START, 1, "g", CREATED_MS, moves)
+        begin = delivery._begin(CheckpointKey("orders", "mail", 0), Versioned(state, Version(1)), WATERMARK)
+        assert begin.newest == newest
+
+    trio.run(story)
 
 
 def test_the_states_of_a_moment_are_taken_over_in_one_request() -> None:
