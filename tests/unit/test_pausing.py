@@ -146,7 +146,7 @@ def test_a_paused_worker_drains_without_sending_what_it_holds() -> None:
         one = Story(Begin(0, 1), batch_at(100, "a"))
         one.gate.pause(float("inf"))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.gate.run)
+            one.gate.serve(nursery)
             nursery.start_soon(one.worker.run, one.listener)
             await trio.sleep(1)
             one.worker.drain()
