@@ -24,10 +24,10 @@ from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
 from subscriber import pushes
-from tests.simulation import client_bugs
+from tests.simulation import client_bugs, position_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM
+from tests.simulation.world import GROUPS_FROM, REPLAYS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -286,6 +286,12 @@ PLANTED: dict[str, Planted] = {
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM),
+    "position: not heard again": Planted(position_bugs.not_heard_again, "I5 I8 I11", first=REPLAYS_FROM),
+    "position: move not counted": Planted(position_bugs.move_not_counted, "I4 I15", first=REPLAYS_FROM),
+    "position: parked left behind": Planted(position_bugs.parked_left_behind, "I15", first=REPLAYS_FROM),
+    "position: replay without end": Planted(position_bugs.replay_without_end, "I16", first=REPLAYS_FROM),
+    "position: promoted without a move": Planted(position_bugs.promoted_without_a_move, "I15", first=REPLAYS_FROM),
+    "position: saved over a move": Planted(position_bugs.saved_over_a_move, "I15", first=REPLAYS_FROM),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),

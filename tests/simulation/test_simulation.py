@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.bugs import PLANTED
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, REPLAYS_FROM
 
 TOP = Path(__file__).resolve().parents[2]
 SEEDS_PER_CASE = 200
@@ -48,6 +48,12 @@ def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over() 
 @pytest.mark.slow
 def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another() -> None:
     ended = simulate("--first", str(GROUPS_FROM), "--seeds", str(SEEDS_PER_CASE))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
+def test_positions_that_are_moved_by_hand_lose_nothing_and_stay_where_they_were_put() -> None:
+    ended = simulate("--first", str(REPLAYS_FROM), "--seeds", str(SEEDS_PER_CASE))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -102,8 +102,8 @@ class Story:
         return ok(messages) if messages else Reply(STATUS_OK, 0)
 
     async def begin(self, nursery: trio.Nursery) -> None:
-        for run in (self.gate.run, self.listener.serve):
-            nursery.start_soon(run)
+        self.gate.serve(nursery)
+        nursery.start_soon(self.listener.serve)
         nursery.start_soon(self.worker.run, self.listener)
 
 
