@@ -57,7 +57,8 @@ def groups(setup: Setup) -> Result:
 def _told(
     setup: Setup, first: dict[int, list[int]], begun: int, handled: dict[int, list[Handled]], came: int, went: int
 ) -> Result:  # fmt: skip
-    last = max(at for partition, found in handled.items() for at, number, _ in found if number <= first[partition][-1])
+    ends = {partition: ids[-1] for partition, ids in first.items()}
+    last = max(at for partition, end in ends.items() for at, number, _ in handled[partition] if number <= end)
     found = rated("groups", setup, setup.messages, last - begun)
     moves = [move for found in handled.values() for move in moves_of(found)]
     return msgspec.structs.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from array import array
 from contextlib import closing
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from delivery.bench.checking import BenchFailed, check_delivered, delivered
+from delivery.bench.catalogue import CASES, Case
+from delivery.bench.checking import BenchFailed, check_by_key, check_delivered, delivered
+from delivery.bench.cli import _OF_THE_COMMAND
 from delivery.bench.fencing import Gauge, measured
+from delivery.bench.groups import moves_of
 from delivery.bench.report import Result, described, result, summary, with_fencing
-from delivery.bench.stage import Plan
-from delivery.bench.tallies import SpreadTally
+from delivery.bench.stage import Plan, Setup
+from delivery.bench.tallies import FAILING, NotYet, SpreadTally, StormTally
 from delivery.cli import run
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
@@ -60,6 +64,44 @@ def test_the_order_is_checked_by_partition_although_partitions_have_the_same_ids
 def test_of_a_queue_with_one_partition_ids_are_enough(tmp_path: Path) -> None:
     (tmp_path / "ids").write_bytes(array("q", [5, 4]).tobytes())
     assert delivered(tmp_path / "ids", None) == {0: [5, 4]}
+
+
+def test_within_a_key_the_order_is_checked_and_between_keys_there_is_none() -> None:
+    keys = {(0, 1): 7, (0, 2): 8, (0, 3): 7, (2, 1): 7, (2, 2): 9}
+    check_by_key(WANTED, {0: [2, 1, 3], 2: [2, 1]}, keys)
+    with pytest.raises(BenchFailed, match="partition 0: messages of one key"):
+        check_by_key(WANTED, {0: [3, 1, 2], 2: [1, 2]}, keys)
+    with pytest.raises(BenchFailed, match="not the same"):
+        check_by_key(WANTED, {0: [1, 2], 2: [1, 2]}, keys)
+
+
+def test_in_a_storm_a_message_fails_once_and_is_counted_when_it_comes_again() -> None:
+    tally = StormTally(2)
+    bad = Message(2, b"", FAILING, None, 0, "bench")
+    with pytest.raises(NotYet):
+        tally.message(bad)
+    tally.message(Message(3, b"", "", None, 0, "bench"))
+    assert (tally.redelivered, tally.done.is_set()) == (0, False)
+    tally.message(bad)
+    assert (list(tally.ids), tally.redelivered, tally.done.is_set()) == ([3, 2], 1, True)
+    assert tally.first_ns <= tally.last_ns
+
+
+def test_a_move_is_the_silence_before_the_first_message_at_another_member() -> None:
+    handled = [(10, 1, 0), (14, 2, 0), (20, 3, 1), (21, 4, 1), (30, 5, 0)]
+    assert moves_of(handled) == [(20, 6), (30, 9)]
+
+
+# -- the catalogue
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_a_case_declares_is_there(case: Case) -> None:
+    module = importlib.import_module(f"delivery.bench.{case.module}")
+    assert callable(getattr(module, case.name.replace("-", "_")))
+    given = {option for option in case.options if option not in _OF_THE_COMMAND}
+    assert given <= set((Setup if case.needs_engine else Plan).__struct_fields__)
+    assert case.messages({"size": 100, "rate": 5.0, "subscriptions": 8}) > 0
 
 
 # -- what is printed
