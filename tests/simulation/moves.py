@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from delivery.metastore.managers.records import SubscriptionState
@@ -92,11 +93,17 @@ class Moves:
         partitions = [partition for name, partition in self._stood if name == shadow]
         self._promotions.setdefault(shadow, {one: self.moved.get((REAL, one), 0) for one in partitions})
         for partition in partitions:
-            stood, since = self._stood[shadow, partition], len(self._stood[shadow, partition]) - 1
-            self._wish(partition, lambda place, stood=stood, since=since: place in stood[since:])
+            self._wish(
+                partition, partial(_has_stood, self._stood[shadow, partition], len(self._stood[shadow, partition]))
+            )
 
     def _promoted(self, facts: Any) -> None:
         (shadow,) = facts
         for partition, before in self._promotions[shadow].items():
             if self.moved.get((REAL, partition), 0) <= before:
                 self._fail("I15", f"{shadow} was promoted, and {REAL}/{partition} was not moved")
+
+
+def _has_stood(stood: list[Place], before: int, place: Place) -> bool:
+    """Whether a shadow is there, or was since so many places were known of it."""
+    return place in stood[before - 1 :]

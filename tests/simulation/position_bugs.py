@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
@@ -38,8 +38,8 @@ def move_not_counted() -> Bug:
     following = MoveState.next
 
     def uncounted(move: MoveState, found: Any) -> Any:
-        before = 0 if found is None else found.value.moves
-        return msgspec.structs.replace(following(move, found), moves=before)
+        state: Any = following(move, found)
+        return msgspec.structs.replace(state, moves=0 if found is None else found.value.moves)
 
     return mock.patch.object(MoveState, "next", uncounted)
 
@@ -77,3 +77,14 @@ def saved_over_a_move() -> Bug:
         return save(states, [msgspec.structs.replace(one, version=Version.ANY) for one in saves])
 
     return mock.patch.object(SubscriptionStates, "save_states", unfenced)
+
+
+FOUND_AS: Mapping[str, tuple[Callable[[], Bug], str]] = {
+    "not heard again": (not_heard_again, "I5 I8 I11"),
+    "move not counted": (move_not_counted, "I4 I15"),
+    "parked left behind": (parked_left_behind, "I15"),
+    "replay without end": (replay_without_end, "I16"),
+    "promoted without a move": (promoted_without_a_move, "I15"),
+    "saved over a move": (saved_over_a_move, "I15"),
+}
+"""What plants each, and the invariants as one of which it is found."""
