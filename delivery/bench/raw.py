@@ -20,6 +20,13 @@ class Raw(msgspec.Struct, frozen=True):
     gateways: str
     prefix: str
 
+    def host_options(self, layout: str, *, from_memory: bool) -> list[str]:
+        """Those of `hoot serve`; not `from_memory`: what is delivered is to be read from HBase."""
+        named = [f"hbase_prefix={self.prefix}", f"hbase_layout={layout}"]
+        named += [] if from_memory else ["tail_cache_bytes=0"]
+        settings = [part for one in named for part in ("--set", one)]
+        return ["--store", "hbase", "--hbase-thrift", self.gateways, *settings]
+
     def beside(self, found: Result, queue: QueueRecord, messages: int) -> Result:
         """The result with its ratio to happybase putting rows of that size, or scanning them for a drain."""
         from delivery.hbase import parse_gateways
