@@ -72,7 +72,7 @@ class Faulty(FakeTables):
 
 
 def opened(tables: FakeTables, cluster: str = "c") -> HBaseMetaStore:
-    """A store of that cluster, ready for use."""
-    store = HBaseMetaStore(tables, "p", cluster)
+    """A store of that cluster, ready for use. It changes one entry at a time, so that no threads are left of it."""
+    store = HBaseMetaStore(tables, "p", cluster, swaps_at_once=1)
     store.prepare()
     return store

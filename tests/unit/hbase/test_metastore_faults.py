@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from delivery.metastore.errors import ValueTooLarge
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.tables import cells
 from delivery.metastore.tables.base import MetastoreScannableTable, Put
+from delivery.metastore.tables.hbase import HBaseMetaStore
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Version, Versioned
 from tests.hbase_tables import Data, FakeTables
@@ -145,9 +148,15 @@ def test_without_hbase_every_call_says_so(hbase: Faulty, table: MetastoreScannab
         assert not isinstance(told.value, InDoubt), "nothing was sent"
 
 
-def test_after_a_failure_no_further_change_is_tried(hbase: Faulty, table: MetastoreScannableTable) -> None:
-    hbase.failing, hbase.asked = StorageUnavailable("gone"), 0
-    outcomes = table.put_many([Put(f"k{at:03}", ONE, NEW) for at in range(600)])
+def test_after_a_failure_no_further_change_is_tried(hbase: Faulty) -> None:
+    with closing(HBaseMetaStore(hbase, "p", "c")) as store:
+        store.prepare()
+        table = store.create_table("t")
+        hbase.failing, hbase.asked = StorageUnavailable("gone"), 0
+        outcomes = table.put_many([Put(f"k{at:03}", ONE, NEW) for at in range(600)])
+    for thread in threading.enumerate():
+        if thread.name.startswith("metastore-hbase"):
+            thread.join(10)
     assert {type(one) for one in outcomes} == {MetadataUnavailable}
     assert hbase.asked <= 2 * 8, "each of them would wait for the deadline"
 
