@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.errors import TransactionExpired
-from delivery.api.rest.ledgers import NOTED, Ledgers, messages_in
+from delivery.api.rest.ledgers import Ledgers
+from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
-from delivery.batch import BATCH_COUNT_MAX, Header, Row, encode
+from delivery.batch import BATCH_COUNT_MAX, Row, encode
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
@@ -17,15 +18,13 @@ from delivery.errors import HootError, InvalidRequest, UnknownOutcome, UnknownQu
 from delivery.messaging import marks
 from delivery.messaging.ids import read_start
 from delivery.messaging.names import PARTITION, TRANSACTION_LIFE_MS
-from delivery.messaging.polling import Given, Group, Poll, check_limit
+from delivery.messaging.polling import Poll, check_limit
 from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.records import TopicRecord
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import Clock, wall_clock_ms
 
-READ_BYTES: Final = 128 * 1024
-"""Read at once for a poll, unless a single batch is larger: its messages pass through Python one by one."""
 MESSAGES_MAX: Final = 1_000_000
 """In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
 _POINTERS_PER_MS: Final = 1_000_000
@@ -73,7 +72,7 @@ class Exchange:
         await self._own(topic)
         await self._store(topic, [marks.rolled_back(what)], aside=True)
 
-    async def poll(self, topic: Topic, request: ConsumeRequest) -> AsyncIterator[Given]:
+    async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
         """The messages that there are now, to be read as they are needed."""
         owned, record = await self._own(topic)
         limit = check_limit(request.limit)
@@ -81,7 +80,7 @@ class Exchange:
         snapshot = None if request.transaction is None else read_snapshot(request.transaction)
         until = owned.watermark
         ledger = None if snapshot is None else await self._ledgers.caught_up(owned)
-        return _read(owned, Poll(start, limit, snapshot, ledger), until)
+        return Reading(owned, Poll(start, limit, snapshot, ledger), until, self._ledgers)
 
     async def _own(self, topic: Topic) -> tuple[OwnedPartition, TopicRecord]:
         try:
@@ -118,44 +117,3 @@ def _checked(messages: Sequence[bytes]) -> Sequence[bytes]:
     if len(messages) > MESSAGES_MAX:
         raise InvalidRequest(f"a request has at most {MESSAGES_MAX} messages, not {len(messages)}")
     return messages
-
-
-async def _read(owned: OwnedPartition, poll: Poll, until: int) -> AsyncIterator[Given]:
-    """What a poll gives of a partition up to `until`."""
-    after = poll.start.after
-    while after < until:
-        chunk = await owned.read(after, READ_BYTES, _never_given)
-        if chunk is None:
-            return
-        for message in messages_in(chunk, owned.key.queue, after):
-            if poll.finished or message.number > until:
-                return
-            found = poll.step(message)
-            if isinstance(found, Group):
-                async for given in _bodies(owned, poll, found):
-                    yield given
-            elif found is not None:
-                yield found
-        after = chunk.last_id
-
-
-async def _bodies(owned: OwnedPartition, poll: Poll, group: Group) -> AsyncIterator[Given]:
-    """The bodies of a group; those that are too old to be kept are not there any more."""
-    for wanted in group.ranges:
-        after = wanted.first - 1
-        while after < wanted.last:
-            chunk = await owned.read(after, READ_BYTES)
-            if chunk is None:
-                return
-            for message in messages_in(chunk, owned.key.queue, after):
-                if poll.finished:
-                    return
-                given = poll.body(group, message) if message.number <= wanted.last else None
-                if given is not None:
-                    yield given
-            after = chunk.last_id
-
-
-def _never_given(_: Header, dictionary: bytes) -> bool:
-    """Whether a poll need not read a batch with that dictionary: bodies come with their marker."""
-    return dictionary in NOTED

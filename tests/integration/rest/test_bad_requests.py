@@ -138,13 +138,13 @@ def first_line(hosts: Several, request: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("encoding", "body", "status"),
     [("gzip", b"no gzip", 400), ("gzip", gzip.compress(publish_bytes(b"a"), mtime=0)[:-3], 400), ("gzip", b"", 400),
-     ("br", b"x", 415)],
+     ("gzip", gzip.compress(publish_bytes(b"a"), mtime=0) + b"more", 400), ("br", b"x", 415)],
 )  # fmt: skip
 def test_bodies_that_are_not_compressed_as_they_say_are_refused(
     topics: Topics, topic: str, encoding: str, body: bytes, status: int
 ) -> None:
     answer = topics.call("POST", f"/{topic}/publish", body, content_type=AVRO, content_encoding=encoding)
-    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert answer.status == status
     assert topics.bodies(topic) == []
 
 
