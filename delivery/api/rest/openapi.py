@@ -13,6 +13,7 @@ from delivery.api.rest.errors import EVERYWHERE, STATUS_TEXTS, Problem
 from delivery.api.rest.operations import OPERATIONS, Body, Operation
 from delivery.config import software_version
 from delivery.messaging.names import NAMESPACE_PATTERN, TOPIC_PATTERN
+from delivery.model import NAME_MAX
 
 PATH: Final = "/v1/openapi.json"
 _SCHEMAS: Final = "#/components/schemas/{name}"
@@ -34,7 +35,10 @@ def document() -> dict[str, Any]:
             "description": "Transactional messaging. docs/rest.md tells what everything means.",
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {
+            "schemas": components,
+            "responses": {_error_name(code): _error(code, schemas) for code in STATUS_TEXTS},
+        },
     }  # fmt: skip
 
 
@@ -47,11 +51,11 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": operation.name, "summary": operation.summary,
         "parameters": [
-            *(_parameter(name, "path", {"type": "string", "pattern": pattern})
+            *(_parameter(name, "path", {"type": "string", "pattern": pattern, "maxLength": NAME_MAX})
               for name, pattern in _PATTERNS.items() if f"{{{name}}}" in operation.path),
             *(_parameter(name, "query", schema) for name, schema in operation.query.items()),
         ],
-        "responses": {"200": _answer(operation, schemas), **_errors(operation, schemas)},
+        "responses": {"200": _answer(operation, schemas), **_errors(operation)},
     }  # fmt: skip
     if operation.body is not None:
         content = _content(operation.body, schemas)
@@ -69,9 +73,13 @@ def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     return {"description": operation.summary, "content": _content(operation.answer, schemas)}
 
 
-def _errors(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _errors(operation: Operation) -> dict[str, Any]:
     codes = sorted({*operation.errors, *EVERYWHERE})
-    return {str(code): _error(code, schemas) for code in codes}
+    return {str(code): {"$ref": f"#/components/responses/{_error_name(code)}"} for code in codes}
+
+
+def _error_name(code: int) -> str:
+    return f"error{code}"
 
 
 def _error(code: int, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from delivery.api.rest import texts
 from delivery.api.rest.requests import Published
 from delivery.api.rest.waits import WAIT_SECONDS_MAX
+from delivery.messaging.names import TTL_DEFAULT_SECONDS, TTL_MAX_SECONDS
 
 TOPICS: Final = "/v1/namespaces/{namespace}/topics"
 TOPIC: Final = f"{TOPICS}/{{topic}}"
@@ -45,7 +46,16 @@ _PROPERTIES: Final = Body(
     {
         "type": "object",
         "additionalProperties": {"type": ["string", "number", "boolean"]},
-        "properties": {"ttl": {"type": ["integer", "string"], "description": "seconds, 1 to 2147483647"}},
+        "properties": {
+            "ttl": {
+                "type": ["integer", "string"],
+                "minimum": 1,
+                "maximum": TTL_MAX_SECONDS,
+                "pattern": "^[+]?[0-9]+$",
+                "default": TTL_DEFAULT_SECONDS,
+                "description": "seconds",
+            }
+        },
     },
     required=False,
 )
