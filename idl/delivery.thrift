@@ -161,7 +161,10 @@ struct Observation {
 
 service RegionHost {
   // packed
-  PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
+  /* `generation` is that of the queue that is meant, as its record in ZooKeeper has it: unknown_queue when the queue was
+     deleted, also if there is another one of the same name now. Absent: whichever is known to the host. */
+  PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch, 4: optional string generation)
+    throws (1: HootError error)
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
   i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)

@@ -73,8 +73,8 @@ class Owned(Protocol):
 class Partitions(Protocol):
     """Where partitions are acquired (cluster.sharing.takeover.Takeovers)."""
 
-    async def acquire(self, queue: str, partition: int) -> Owned:
-        """The partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""
+    async def acquire(self, queue: str, partition: int, generation: str) -> Owned:
+        """That queue's partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -185,7 +185,9 @@ class Delivery:
         while not self._draining:
             owned = None
             try:
-                owned = await self._unless_draining(partial(self._tools.partitions.acquire, self._queue, partition))
+                generation = self.attached.generation
+                acquire = partial(self._tools.partitions.acquire, self._queue, partition, generation)
+                owned = await self._unless_draining(acquire)
                 moved_on = owned is not None and await self._serve_owned(owned, partition)
             except HootError as error:
                 moved_on = owned is not None and isinstance(error, NotOwner)

@@ -68,13 +68,14 @@ class World:
         slow = 0.5 if seed >= GROUPS_FROM else 0.03  # else nothing would be under way when a partition moves
         self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow)
         zk = FakeZNodes(self.server.tree)
+        self.queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
         self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))
         self._lay_out()
         self.hosts: list[SimulatedHost] = []
         self.subscribers: list[SimulatedSubscriber] = []
         owners = Owners(self.catalog, kernel.random)
         self.publishers = [
-            SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.partitions)
+            SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.queue)
             for n in range(1 + kernel.chance(0.5))
         ]
         self._nursery: trio.Nursery | None = None
@@ -83,8 +84,7 @@ class World:
     def _lay_out(self) -> None:
         """What ZooKeeper holds at the beginning."""
         self.catalog.ensure_layout()
-        queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
-        self.catalog.managers.queues.create_queue(queue)
+        self.catalog.managers.queues.create_queue(self.queue)
         for record in self.subscriptions:
             self.catalog.put_subscription(record, create=True)
 

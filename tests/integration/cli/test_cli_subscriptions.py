@@ -7,16 +7,21 @@ from functools import partial
 
 import pytest
 
+from delivery import Client
 from tests.integration.cli.running import SECONDS, Child, Hoot
 from tests.integration.embedded import eventually
+from tests.saving import is_saved
 
 pytestmark = pytest.mark.integration
 
 
-def test_a_named_subscriber_prints_messages_and_resumes_where_it_stopped(hoot: Hoot, queue: str) -> None:
+def test_a_named_subscriber_prints_messages_and_resumes_where_it_stopped(
+    client: Client, hoot: Hoot, queue: str
+) -> None:
     hoot("publish", queue, "one", "two", "--partition", "0")
     subscribe = ["subscribe", queue, "--name", "mine", "--from", "earliest", "--format", "body"]
     assert hoot(*subscribe, "--limit", "2").stdout.split() == ["one", "two"]
+    eventually(lambda: is_saved(client, queue, "mine"), "its position is saved", SECONDS)
     hoot("publish", queue, "three", "--partition", "0")
 
     info = hoot.json("subscription", "info", queue, "mine")
