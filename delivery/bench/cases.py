@@ -41,6 +41,10 @@ class Setup(msgspec.Struct):
     expression: str | None = None
     apart: bool = False
     batches: bool = False
+    per_request: int = 1
+    connections: int = 32
+    host_pid: int = 0
+    """Of the process of the hosts, where they were started for this."""
 
 
 def publish(setup: Setup) -> Result:

@@ -29,6 +29,9 @@ class Case(StrEnum):
     filter = "filter"
     floor = "floor"
     fencing = "fencing"
+    http_publish = "http-publish"
+    http_poll = "http-poll"
+    http_wait = "http-wait"
 
 
 class DurabilityChoice(StrEnum):
@@ -44,7 +47,7 @@ def bench(
     size: Annotated[int, typer.Option(min=8, max=1 << 20, help="Bytes in each body.")] = 100,
     messages: Annotated[int | None, typer.Option(min=1, max=1 << 30, help="How many.", show_default="by case")] = None,
     runs: Annotated[int, typer.Option(min=1, max=100, help="Repeat, and print the medians at the end.")] = 1,
-    rate: Annotated[float, typer.Option(min=1, help="latency: messages per second.")] = 1000.0,
+    rate: Annotated[float, typer.Option(min=1, help="latency and http-poll: messages per second.")] = 1000.0,
     subscriptions: Annotated[int, typer.Option(min=1, max=100, help="fanout: how many.")] = 8,
     selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share of the topic `wanted`.")] = 0.01,
     expression: Annotated[
@@ -67,6 +70,10 @@ def bench(
     durability: Annotated[
         DurabilityChoice, typer.Option(help="Of the queue; fencing: fsync or os.")
     ] = DurabilityChoice.fsync,
+    per_request: Annotated[int, typer.Option(min=1, max=100_000, help="http-publish: messages in a request.")] = 1,
+    connections: Annotated[
+        int, typer.Option(min=1, max=10_000, help="http-publish: at once; http-wait: polls that wait.")
+    ] = 32,
     batches: Annotated[bool, typer.Option(help="Receive with a batch listener.")] = False,
     with_floor: Annotated[bool, typer.Option(help="Measure `floor` beside each run and print the ratio.")] = False,
     zookeeper: Annotated[str | None, typer.Option(help="A running engine; its own embedded one without.")] = None,
@@ -85,13 +92,16 @@ def bench(
         raise typer.BadParameter("latency is that of each message: not with --batches")
     if case is Case.fencing and durability is DurabilityChoice.memory:
         raise typer.BadParameter("fencing measures the log on disk: --durability fsync or os")
-    count = messages if messages is not None else _default_count(case, size, rate)
+    if case is Case.http_wait and zookeeper is not None:
+        raise typer.BadParameter("http-wait measures the memory of a host of its own: not with --zookeeper")
+    count = messages if messages is not None else _default_count(case, size, rate, per_request)
     results = []
     with ExitStack() as stack:
         measure = _prepare(stack, case, {
             "size": size, "messages": count, "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity,
             "expression": expression, "apart": apart,
             "partitions": partitions, "durability": durability.value, "batches": batches,
+            "per_request": per_request, "connections": connections,
         }, zookeeper, processes or 1)  # fmt: skip
         for _ in range(runs):
             found = measure()
@@ -107,7 +117,7 @@ def _prepare(
     stack: ExitStack, case: Case, options: dict[str, Any], zookeeper: str | None, processes: int
 ) -> Callable[[], Result]:
     """What measures once. The engine is started here, so that all runs have the same."""
-    from delivery.bench import cases
+    from delivery.bench import cases, http
     from delivery.client import connect
     from delivery.local import LocalEngine
 
@@ -116,11 +126,14 @@ def _prepare(
     if case is Case.fencing:
         return lambda: _fencing(options["size"], options["messages"], options["durability"])
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
+    pid = 0
     if zookeeper is None:
-        zookeeper = stack.enter_context(LocalEngine(folder, processes=processes)).address
+        engine = stack.enter_context(LocalEngine(folder, processes=processes))
+        zookeeper, pid = engine.address, engine.host.pid
     client = stack.enter_context(connect(zookeeper))
-    setup = cases.Setup(client=client, zookeeper=zookeeper, folder=folder, **options)
-    return lambda: cases.CASES[case.value](setup)
+    setup = cases.Setup(client=client, zookeeper=zookeeper, folder=folder, host_pid=pid, **options)
+    measured = {**cases.CASES, **http.CASES}[case.value]
+    return lambda: measured(setup)
 
 
 def _fencing(size: int, messages: int, durability: Durability) -> Result:
@@ -138,7 +151,9 @@ def _against_floor(found: Result) -> Result:
     return msgspec.structs.replace(found, ratio_to_floor=round(ratio, 3))
 
 
-def _default_count(case: Case, size: int, rate: float) -> int:
+def _default_count(case: Case, size: int, rate: float, per_request: int) -> int:
+    if case is Case.http_publish:
+        return 20_000 * min(per_request, 50)
     if case is Case.latency:
         return int(rate * 10)
     if case is Case.fencing:

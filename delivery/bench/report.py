@@ -10,7 +10,7 @@ import msgspec
 
 _FIGURES: Final = (
     "seconds", "messages_per_second", "megabytes_per_second", "p50_ms", "p99_ms", "p999_ms", "ratio_to_floor",
-    "append_us", "confirm_us",
+    "append_us", "confirm_us", "requests_per_second", "host_mib",
 )  # fmt: skip
 
 
@@ -38,6 +38,10 @@ class Result(msgspec.Struct, kw_only=True):
     """What it would be without looking whether the epoch still stands."""
     confirm_us: float | None = None
     """The median of that look: the difference of the two."""
+    requests_per_second: float | None = None
+    """`http-publish` only."""
+    host_mib: float | None = None
+    """`http-wait` only: what the host's memory grew by."""
 
 
 class Summary(msgspec.Struct, kw_only=True):
@@ -100,6 +104,8 @@ def summary(results: Sequence[Result]) -> Summary:
 def described(found: Result | Summary) -> str:
     """One line for people."""
     if isinstance(found, Result):
+        if found.host_mib is not None:
+            return _waiting(found)
         return _fencing(found) if found.confirm_us is not None else _rate(found)
     if found.confirm_us_min is not None:
         spread = f"lowest look {found.confirm_us_min:.3f}, highest {found.confirm_us_max:.3f}"
@@ -111,6 +117,8 @@ def described(found: Result | Summary) -> str:
 def _rate(found: Result) -> str:
     text = f"{found.case} {found.size} B: {found.messages_per_second:,.0f} messages/s"
     text += f", {found.megabytes_per_second:,.1f} MB/s"
+    if found.requests_per_second is not None:
+        text += f", {found.requests_per_second:,.0f} requests/s"
     if found.p50_ms is not None:
         text += f", p50 {found.p50_ms} ms, p99 {found.p99_ms} ms, p99.9 {found.p999_ms} ms"
     if found.ratio_to_floor is not None:
@@ -122,6 +130,10 @@ def _rate(found: Result) -> str:
         if number is not None
     ]
     return f"{text} ({', '.join(over)})"
+
+
+def _waiting(found: Result) -> str:
+    return f"{found.case}: {found.messages:,} polls that wait take {found.host_mib:.1f} MiB of the host's memory"
 
 
 def _fencing(found: Result) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delivery import connect
+from delivery.bench import http
 from delivery.bench.cases import Setup, _queue, drain, filter as filter_case, live
 from delivery.local import LocalEngine
 from tests.integration.cli.running import Hoot
@@ -16,6 +17,12 @@ from tests.integration.cli.running import Hoot
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MESSAGES = 30_000
+HTTP: list[tuple[str, dict[str, Any]]] = [
+    ("http-publish", {"messages": 120, "connections": 4}),
+    ("http-publish", {"messages": 1200, "connections": 3, "per_request": 100}),
+    ("http-poll", {"messages": 100, "rate": 500.0}),
+    ("http-wait", {"messages": 1, "connections": 20}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +53,19 @@ def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str)
     found = hoot.json(*bench, "--processes", "2")
     assert (found["case"], found["partitions"], found["processes"]) == ("live", 2, 2)
     assert "2 partitions, 1 process)" in hoot(*bench).stdout
+
+
+@pytest.mark.parametrize(("case", "options"), HTTP)
+def test_topics_are_measured_over_http(
+    tmp_path: Path, engine: LocalEngine, case: str, options: dict[str, Any]
+) -> None:  # fmt: skip
+    with connect(engine.address) as client:
+        setup = Setup(client, engine.address, tmp_path, 100, durability="fsync", host_pid=engine.host.pid, **options)
+        found = http.CASES[case](setup)
+    assert found.case == case
+    assert found.messages_per_second > 0
+    assert (found.requests_per_second is None) == (case != "http-publish")
+    assert (found.host_mib is None) == (case != "http-wait")
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from delivery.bench.asking import check_ids
 from delivery.bench.checking import BenchFailed, check_delivered, delivered
 from delivery.bench.consumer import SpreadTally
 from delivery.bench.fencing import Gauge, fencing
 from delivery.bench.report import Result, described, result, summary, with_fencing
 from delivery.cli import run
+from delivery.messaging.polling import Given
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
 from delivery.storage.log import SegmentedLog
@@ -84,6 +86,21 @@ def test_the_line_and_the_json_say_how_many_partitions_and_processes(
 def test_a_case_without_an_engine_has_neither() -> None:
     line = described(result("floor", 8, 1000, 0.5))
     assert line == "floor 8 B: 2,000 messages/s, 0.0 MB/s (1,000 messages, no disk)"
+
+
+def test_what_was_measured_over_http_is_told() -> None:
+    line = described(msgspec.structs.replace(rated(300), case="http-publish", requests_per_second=30.0))
+    assert line.startswith("http-publish 100 B: 300 messages/s, 0.0 MB/s, 30 requests/s (")
+    line = described(msgspec.structs.replace(result("http-wait", 100, 2000, 1.0), host_mib=20.5))
+    assert line == "http-wait: 2,000 polls that wait take 20.5 MiB of the host's memory"
+
+
+def test_no_rate_over_http_is_printed_for_polls_that_lost_or_doubled() -> None:
+    first, second = Given(b"1", b""), Given(b"2", b"")
+    check_ids([first, second], 2)
+    for polled in ([first], [first, first], [second, first]):
+        with pytest.raises(BenchFailed):
+            check_ids(polled, 2)
 
 
 def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:

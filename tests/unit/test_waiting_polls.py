@@ -33,7 +33,7 @@ class Client:
         self.answers: list[bytes] = []
 
     async def poll(self, tx: bytes | None = None, seconds: float = LONG) -> None:
-        slot = self.polls.begin()
+        slot = await self.polls.begin()
         try:
             reading = await self.on.poll(TOPIC, ConsumeRequest(None, True, None, tx))
             response = await self.polls.answer(slot, reading, JSON, seconds, self.receive)
@@ -159,9 +159,9 @@ def test_so_many_polls_wait_at_once_and_they_take_no_room_from_those_that_are_an
             await waiting(client, nursery)
         with pytest.raises(Throttled):
             await client.poll()
-        slots = [client.polls.begin() for _ in range(POLLS_MAX)]
+        slots = [await client.polls.begin() for _ in range(POLLS_MAX)]
         with pytest.raises(Throttled):
-            client.polls.begin()
+            await client.polls.begin()
         await publish(client.on, b"a")
         await trio.testing.wait_all_tasks_blocked()
         assert client.answers == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.errors import TransactionExpired
@@ -11,6 +11,7 @@ from delivery.api.rest.ledgers import Ledgers
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
 from delivery.batch import BATCH_COUNT_MAX, Row, encode
+from delivery.batch.encode import assemble_plain
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
@@ -29,6 +30,9 @@ MESSAGES_MAX: Final = 1_000_000
 """In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
 _POINTERS_PER_MS: Final = 1_000_000
 """A write pointer tells when its transaction began."""
+
+
+T = TypeVar("T")
 
 
 class Exchange:
@@ -53,9 +57,11 @@ class Exchange:
             self._check_life(pointer)
         if pointer is not None and not bodies:
             group = (await self._ledgers.caught_up(owned)).group(pointer)
-            stored = await self._store(topic, [marks.marker(pointer, group)], aside=True)
+            stored = await self._store(topic, _packed([marks.marker(pointer, group)]), aside=True)
+        elif pointer is not None:
+            stored = await self._store(topic, _packed(marks.published(bodies, pointer)), aside=False)
         else:
-            stored = await self._store(topic, marks.published(bodies, pointer), aside=False)
+            stored = await self._store(topic, _plain(bodies), aside=False)
         last = stored[-1].base_id + stored[-1].count - 1
         return None if pointer is None else published(pointer, stored[0].base_id, last)
 
@@ -64,13 +70,13 @@ class Exchange:
         if request.pointer is None or not request.messages:
             raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
         await self._own(topic)
-        await self._store(topic, marks.stored(_checked(request.messages), request.pointer), aside=True)
+        await self._store(topic, _packed(marks.stored(_checked(request.messages), request.pointer)), aside=True)
 
     async def rollback(self, topic: Topic, record: Published) -> None:
         """Take back what a publish answered with. Twice is fine."""
         what = rollback_of(record)
         await self._own(topic)
-        await self._store(topic, [marks.rolled_back(what)], aside=True)
+        await self._store(topic, _packed([marks.rolled_back(what)]), aside=True)
 
     async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
         """The messages that there are now, to be read as they are needed."""
@@ -96,12 +102,9 @@ class Exchange:
                 f"transaction {pointer} began more than {TRANSACTION_LIFE_MS // 3_600_000} hours ago"
             )
 
-    async def _store(self, topic: Topic, rows: Sequence[Row], *, aside: bool) -> list[Stored]:
-        """Store rows in as many batches as they need, of which a fault may leave the first ones alone."""
-        parts = [rows[at : at + BATCH_COUNT_MAX] for at in range(0, len(rows), BATCH_COUNT_MAX)]
-        begun = [
-            self._publisher.begin(topic.queue, PARTITION, encode(part, PARTITION), aside=aside) for part in parts
-        ]  # fmt: skip
+    async def _store(self, topic: Topic, batches: Sequence[bytes], *, aside: bool) -> list[Stored]:
+        """Store batches in order; a fault may leave the first ones alone."""
+        begun = [self._publisher.begin(topic.queue, PARTITION, batch, aside=aside) for batch in batches]
         stored: list[Stored] = []
         for pending in begun:
             try:
@@ -111,6 +114,20 @@ class Exchange:
                     raise UnknownOutcome(f"not all of the messages may be stored: {error.message}") from error
                 raise
         return stored
+
+
+def _packed(rows: Sequence[Row]) -> list[bytes]:
+    """The batches that rows need."""
+    return [encode(part, PARTITION) for part in _parts(rows)]
+
+
+def _plain(bodies: Sequence[bytes]) -> list[bytes]:
+    """The batches that messages of no transaction need, which have nothing but bodies."""
+    return [assemble_plain("", part, PARTITION) for part in _parts(bodies)]
+
+
+def _parts(whole: Sequence[T]) -> list[Sequence[T]]:
+    return [whole[at : at + BATCH_COUNT_MAX] for at in range(0, len(whole), BATCH_COUNT_MAX)]
 
 
 def _checked(messages: Sequence[bytes]) -> Sequence[bytes]:

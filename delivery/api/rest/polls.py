@@ -27,12 +27,14 @@ class Polls:
         self.waits = waits
         self._answering = trio.Semaphore(POLLS_MAX)
 
-    def begin(self) -> Slot:
-        """Room for an answer. Raises Throttled."""
+    async def begin(self, *, patient: bool = False) -> Slot:
+        """Room for an answer. Raises Throttled, unless the client is `patient` and waits for it."""
         try:
             self._answering.acquire_nowait()
         except trio.WouldBlock:
-            raise Throttled(f"{POLLS_MAX} polls are being answered at this moment") from None
+            if not patient:
+                raise Throttled(f"{POLLS_MAX} polls are being answered at this moment") from None
+            await self._answering.acquire()
         return Slot(self._answering)
 
     async def answer(self, slot: Slot, reading: Reading, codec: Codec, seconds: float, receive: Receive) -> Response:

@@ -97,10 +97,11 @@ class TopicRoutes:
     async def _poll(self, request: Request, body: bytes) -> Response:
         codec = request_codec(request.headers)
         wanted, answer = codec.read_consume(body), answer_codec(request.headers, codec)
-        slot = self._polls.begin()
+        seconds = wait_seconds(request)
+        slot = await self._polls.begin(patient=seconds > 0)
         try:
             reading = await self._exchange.poll(_topic(request), wanted)
-            return await self._polls.answer(slot, reading, answer, wait_seconds(request), request.receive)
+            return await self._polls.answer(slot, reading, answer, seconds, request.receive)
         except BaseException:
             slot.give_back()
             raise
