@@ -102,6 +102,21 @@ def test_messages_and_their_groups_end_with_the_ttl_judged_by_the_marker() -> No
     tell(story)
 
 
+def test_bodies_that_are_too_old_to_be_kept_are_missing_from_their_group_and_nothing_else() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(TOPIC, PublishRequest(TX, [b"early"]))
+        stage.now_ms += 3_600_000
+        await on.store(TOPIC, PublishRequest(TX, [b"late"]))
+        await publish(on, tx=TX)
+        await publish(on, b"behind")
+        owned = await stage.ownership.acquire(TOPIC.queue, 0)
+        stage.store.trim(owned.key, queue_settings(1), stage.now_ms + 89_000_000)
+        stage.tail.drop(owned.key)
+        assert await poll(on) == await poll(on, transaction(TX, TX)) == [b"late", b"behind"]
+
+    tell(story)
+
+
 @pytest.mark.parametrize("bodies", [(b"a",), ()])
 def test_a_transaction_that_is_too_old_publishes_nothing(bodies: tuple[bytes, ...]) -> None:
     async def story(stage: Scene, on: Exchange) -> None:
