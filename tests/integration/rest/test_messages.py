@@ -164,7 +164,7 @@ def test_accept_chooses_the_answers_encoding(topics: Topics, topic: str) -> None
     as_json = topics.call("POST", f"/{topic}/poll", poll_bytes(), content_type=AVRO, accept="application/json")
     assert [one["payload"] for one in json.loads(as_json.body)] == ["YQ=="]
     as_avro = topics.call(
-        "POST", f"/{topic}/poll", b"{}", content_type="application/json", accept=f"text/x, {AVRO};q=1"
+        "POST", f"/{topic}/poll", b"{}", content_type="Application/JSON; charset=utf-8", accept=f"text/x, {AVRO};q=1"
     )
     assert [one.payload for one in read_polled(as_avro.body)] == [b"a"]
     usual = topics.call("POST", f"/{topic}/poll", poll_bytes(), content_type=AVRO, accept="text/html, */*; q=.2")
