@@ -109,7 +109,7 @@ def check_end(
     assert duplicates <= allowed
 
 
-@pytest.mark.parametrize("seed", range(2), ids=lambda seed: f"seed-{seed}")
+@pytest.mark.parametrize("seed", range(5), ids=lambda seed: f"seed-{seed}")
 def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(tmp_path: Path, seed: int) -> None:
     killed_at_random(tmp_path, seed, kills=3)
 
