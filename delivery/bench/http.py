@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import http.client
 import random
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 import msgspec
 
 from delivery.api.rest.asking import write_consume, write_publish
 from delivery.bench.asking import Poller, check_ids, connect_to, http_host, post, repeat_request
-from delivery.bench.cases import Setup
 from delivery.bench.checking import BenchFailed
-from delivery.bench.report import Result, result, with_latencies
+from delivery.bench.gauging import resident_mib
+from delivery.bench.report import Result, with_latencies
+from delivery.bench.stage import Setup, rated, wait_until
 from delivery.metastore.records import HostRecord
 
 _LATENCY_SECONDS = 10
@@ -35,12 +36,13 @@ def http_publish(setup: Setup) -> Result:
         requests = -(-setup.messages // setup.per_request)
         begun = time.monotonic_ns()
         took = repeat_request(host, request, requests, setup.connections)
-        seconds = (time.monotonic_ns() - begun) / 1e9
+        nanoseconds = time.monotonic_ns() - begun
         with closing(Poller(host, path)) as poller:
             check_ids(poller.poll(), requests * setup.per_request)
-    rated = result("http-publish", setup.size, requests * setup.per_request, seconds, "fsync")
-    rated = msgspec.structs.replace(rated, requests_per_second=round(requests / seconds, 1))
-    return with_latencies(rated, took)
+    found = rated("http-publish", setup, requests * setup.per_request, nanoseconds)
+    per_second = round(requests / nanoseconds * 1e9, 1)
+    found = msgspec.structs.replace(found, requests_per_second=per_second, connections=setup.connections)
+    return with_latencies(found, took)
 
 
 def http_poll(setup: Setup) -> Result:
@@ -51,33 +53,27 @@ def http_poll(setup: Setup) -> Result:
         repeat_request(host, request, requests, connections=4)
         begun = time.monotonic_ns()
         found = poller.poll()
-        seconds = (time.monotonic_ns() - begun) / 1e9
+        nanoseconds = time.monotonic_ns() - begun
         check_ids(found, requests * _BATCH)
-        rated = result("http-poll", setup.size, len(found), seconds, "fsync")
-        return with_latencies(rated, _latencies(setup, host, path, poller))
+        return with_latencies(rated("http-poll", setup, len(found), nanoseconds), _latencies(setup, host, path, poller))
 
 
 def http_wait(setup: Setup) -> Result:
-    """So many polls that wait, one on each connection; how much the memory of the host grows."""
+    """So many polls that wait, a connection each; what they add to the host's memory. In the end all are answered."""
+    assert setup.host_pid is not None, "the engine is the bench's own"
     with _topic(setup) as (host, path), ExitStack() as stack:
-        request = post(f"{path}/poll?wait=300", write_consume(None))
-        before = _resident(setup.host_pid)
+        before = resident_mib(setup.host_pid)
         begun = time.monotonic_ns()
         lines = [stack.enter_context(closing(connect_to(host))) for _ in range(setup.connections)]
         for line in lines:
-            line.sendall(request)
-        _until_waiting(host, len(lines))
-        grown = _resident(setup.host_pid) - before
+            line.sendall(post(f"{path}/poll?wait=300", write_consume(None)))
+        wait_until(lambda: _waiting(host) == len(lines), "all polls wait", _SETTLE_SECONDS, pause=0.2)
+        memory = resident_mib(setup.host_pid)
         repeat_request(host, post(f"{path}/publish", write_publish([b"now"])), 1, 1)
         for line in lines:
             _take_answer(line)
-        rated = result("http-wait", setup.size, len(lines), (time.monotonic_ns() - begun) / 1e9)
-    return msgspec.structs.replace(rated, host_mib=round(grown / 2**20, 1))
-
-
-CASES: dict[str, Callable[[Setup], Result]] = {
-    "http-publish": http_publish, "http-poll": http_poll, "http-wait": http_wait,
-}  # fmt: skip
+        found = rated("http-wait", setup, len(lines), time.monotonic_ns() - begun)
+    return msgspec.structs.replace(found, alone_mib=before, host_mib=memory, connections=len(lines))
 
 
 def _latencies(setup: Setup, host: HostRecord, path: str, poller: Poller) -> list[int]:
@@ -125,17 +121,11 @@ def _take_answer(line: socket.socket) -> None:
         raise BenchFailed("a request was not answered as it should be")
 
 
-def _until_waiting(host: HostRecord, polls: int) -> None:
-    """Return when the host says that so many polls wait. Raises BenchFailed."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while time.monotonic() < deadline:
-        connection = http.client.HTTPConnection(host.address, host.http_port, timeout=_SETTLE_SECONDS)
-        connection.request("GET", "/metrics")
-        with closing(connection), connection.getresponse() as response:
-            if f"\nhoot_waiting_polls {polls:.1f}\n" in response.read().decode():
-                return
-        time.sleep(0.1)
-    raise BenchFailed(f"not all of {polls} polls came to wait")
+def _waiting(host: HostRecord) -> int:
+    """How many polls wait at a host."""
+    with urllib.request.urlopen(f"http://{host.address}:{host.http_port}/metrics", timeout=_SETTLE_SECONDS) as page:
+        told = re.search(rb"^hoot_waiting_polls (\S+)$", page.read(), re.MULTILINE)
+    return int(float(told[1])) if told else 0
 
 
 @contextmanager
@@ -150,9 +140,3 @@ def _topic(setup: Setup) -> Iterator[tuple[HostRecord, str]]:
         yield host, path
     finally:
         setup.client.delete_queue(f"bench.{name}")
-
-
-def _resident(pid: int) -> int:
-    """The memory of a process, in bytes."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096
