@@ -28,9 +28,7 @@ from delivery.api.rest.administration import Administration
 from delivery.api.rest.bodies import Bodies
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.forwarding import Forwarder
-from delivery.api.rest.polls import Polls
 from delivery.api.rest.routes import TopicRoutes
-from delivery.api.rest.waits import Waits
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
@@ -185,7 +183,6 @@ class Host:
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
-        self._waits = Waits(config.waiting_polls_max)
         self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -193,13 +190,13 @@ class Host:
         self._watch(tail)
 
     def _make_http(self, catalog: Catalog) -> Connections:
-        topics = TopicRoutes(
+        self._topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
-            Polls(self._waits),
+            self._config.waiting_polls_max,
         )  # fmt: skip
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = topics.app(partial(make_app, self.metrics, self.not_ready, exposing.refresh))
+        app = self._topics.app(partial(make_app, self.metrics, self.not_ready, exposing.refresh))
         return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
@@ -213,7 +210,7 @@ class Host:
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
-            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._waits)),
+            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -260,7 +257,7 @@ class Host:
     async def _drain(self, served: trio.Event) -> None:
         """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
         self._stopping = True
-        self._waits.end()
+        self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)

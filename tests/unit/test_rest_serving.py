@@ -14,7 +14,6 @@ from delivery.api.connections import Connections
 from delivery.api.http import make_app
 from delivery.api.rest import routes
 from delivery.api.rest.bodies import Bodies
-from delivery.api.rest.polls import Polls
 from delivery.api.rest.routes import TopicRoutes
 from delivery.api.rest.waits import Waits
 from tests.hosting import Scene, eventually, play
@@ -58,15 +57,14 @@ def tell(story: Callable[[Served], Awaitable[None]]) -> None:
     async def told(stage: Scene) -> None:
         async def refresh() -> None: ...
 
-        waits = Waits(10)
-        topics = TopicRoutes(NOBODY, exchange(stage), NOBODY, Bodies(1 << 20), Polls(waits))
+        topics = TopicRoutes(NOBODY, exchange(stage), NOBODY, Bodies(1 << 20), 10)
         served = Connections(topics.app(partial(make_app, stage.metrics, list, refresh)), 10)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(served.serve, listeners))
-            await story(Served(stage, listeners[0].socket.getsockname()[1], waits))
+            await story(Served(stage, listeners[0].socket.getsockname()[1], topics.waits))
             await eventually(lambda: len(served) == 0)
-            assert len(waits) == 0
+            assert len(topics.waits) == 0
             nursery.cancel_scope.cancel()
 
     play(told, scene())

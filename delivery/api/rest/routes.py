@@ -22,7 +22,7 @@ from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.operations import OPERATIONS
 from delivery.api.rest.polls import Polls
 from delivery.api.rest.shortcut import Endpoint, Shortcut
-from delivery.api.rest.waits import wait_seconds
+from delivery.api.rest.waits import Waits, wait_seconds
 from delivery.errors import DeadlineExceeded, HootError, NotOwner
 from delivery.messaging.names import read_properties
 
@@ -38,10 +38,13 @@ class TopicRoutes:
     """The calls, each on a received body."""
 
     def __init__(
-        self, administration: Administration, exchange: Exchange, forwarder: Forwarder, bodies: Bodies, polls: Polls
+        self, administration: Administration, exchange: Exchange, forwarder: Forwarder, bodies: Bodies,
+        waiting_polls_max: int,
     ) -> None:  # fmt: skip
         self._administration, self._exchange = administration, exchange
-        self._forwarder, self._bodies, self._polls = forwarder, bodies, polls
+        self._forwarder, self._bodies = forwarder, bodies
+        self.waits = Waits(waiting_polls_max)
+        self._polls = Polls(self.waits)
         self._endpoints = {name: self._answered(call) for name, call in self._calls().items()}
 
     def app(self, others: Callable[[Sequence[Route]], ASGIApp]) -> ASGIApp:
@@ -121,7 +124,7 @@ class TopicRoutes:
         seconds = wait_seconds(request)
         if not seconds:
             return await self._forwarder.forward(request, body, refusal)
-        with self._polls.waits.one():
+        with self.waits.one():
             return await self._forwarder.forward_waiting(request, body, refusal, seconds)
 
     def _answered(self, call: Call) -> Endpoint:
