@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 import trio
+import trio.testing
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
@@ -58,8 +60,8 @@ class ScriptedStates:
         return Versioned(state, Version(self.version))
 
 
-def attached() -> Attached:
-    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
+def attached(record: SubscriptionRecord = RECORD) -> Attached:
+    return Attached("g", record, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
@@ -112,6 +114,21 @@ def test_members_who_share_it_never_begin_beyond_what_is_stored_either() -> None
             begun = {name: one.worker and one.worker.position for name, one in crew.served.items()}
             assert (begun, crew.position) == ({"a": SAVED, "b": WATERMARK}, SAVED)
             nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+@pytest.mark.parametrize(("moves", "newest"), [(0, WATERMARK), (1, 0)])
+def test_behind_a_position_that_was_moved_every_message_comes_also_before_the_preferences_say_so(
+    moves: int, newest: int
+) -> None:
+    """A seek moves the states first: a worker that begins in between must not pass over what was asked for."""
+
+    async def story() -> None:
+        delivery = Delivery(attached(msgspec.structs.replace(RECORD, newest={0: WATERMARK})), tools(ScriptedStates()))
+        state = SubscriptionState(START, 1, "g", CREATED_MS, moves)
+        begin = delivery._begin(CheckpointKey("orders", "mail", 0), Versioned(state, Version(1)), WATERMARK)
+        assert begin.newest == newest
 
     trio.run(story)
 
@@ -274,6 +291,44 @@ def test_a_host_has_the_part_of_the_limits_that_its_partitions_are_of_all() -> N
             faster = msgspec.structs.replace(record, flow=Flow(bytes_per_second=800))
             delivery.change(msgspec.structs.replace(one, subscription=faster))
             assert delivery.gate.largest[1] == 400 * AHEAD_SECONDS
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+class Quiet:
+    """A connection to a listener that has said hello, and nothing since."""
+
+    ready = True
+
+    async def call(self, *_: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return "t"
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def test_a_subscription_to_which_nothing_comes_is_two_tasks_one_to_serve_it_and_one_for_its_connection() -> None:
+    """A host has thousands of them, and tasks are most of what each costs."""
+
+    async def story() -> None:
+        async def connect(_address: str, _port: int) -> Any:
+            await trio.lowlevel.checkpoint()
+            return Quiet()
+
+        shared = tools(ScriptedStates(), ScriptedPartitions(ScriptedOwned()))
+        delivery = Delivery(attached(), msgspec.structs.replace(shared, connect=connect))
+        before = trio.lowlevel.current_statistics().tasks_living
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: 0 in delivery.workers and (link := delivery.way(0).link) is not None
+                             and link.down_since is None)  # fmt: skip
+            await trio.testing.wait_all_tasks_blocked()
+            assert trio.lowlevel.current_statistics().tasks_living - before == 2
             nursery.cancel_scope.cancel()
 
     trio.run(story)
