@@ -83,6 +83,12 @@ class MessageSender:
         run = self._current
         return run is not None and run.buffer.messages > 0 and not (run.target.ready and self._window.has_room(1, 1))
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is something to push, and the subscription's own limits, or a pause, do not let it out."""
+        run = self._current
+        return run is not None and run.buffer.messages > 0 and self._outlet.gate.holds(self.pump)
+
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
 

@@ -49,6 +49,10 @@ CASES: list[tuple[Name, Observation]] = [
     ("catching_up", seen(**BEHIND)),
     ("catching_up", seen(**BEHIND, full=True, out=3, out_since_ms=ago(1), trend=-0.5)),
     ("stalled", seen(**(BEHIND | QUIET))),
+    ("limited", seen(**(BEHIND | QUIET), limited=True)),
+    ("limited", seen(**BEHIND, limited=True, out=3, out_since_ms=ago(1), trend=-0.5)),
+    ("healthy", seen(limited=True, oldest_ms=ago(2))),
+    ("window_full", seen(**BEHIND, limited=True, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**BEHIND, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**STUCK, callback=msgspec.structs.replace(AT_WORK, moving=True))),
     ("key_parked", seen(parked=7, parked_keys=2, failures=3, error="ValueError: no")),
@@ -109,6 +113,7 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
         (seen(unreachable_ms=ago(9), unreachable="refused"), ["refused", "subscriber"]),
         (seen(paused_ms=ago(60), paused_until_ms=NOW + 60_000), ["60 s more", "resume"]),
         (seen(**QUIET, filtered=True, heard=id_at(600)), ["hoot subscription explain"]),
+        (seen(**BEHIND, limited=True, trend=0.5), ["its own limits", "10 min behind, which grows", "update"]),
     ],
 )
 def test_the_text_names_what_is_the_matter_and_what_to_do(observation: Observation, says: list[str]) -> None:
