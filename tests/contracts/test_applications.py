@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 import trio
 
 from delivery import NewMessage
+from delivery.metastore.policy import Order
 from subscriber import Event, Message, Retry, RetryPolicy
+from subscriber.listeners import Concurrency
 from tests.applications import QUICK_SECONDS, Handler, World, made_queue, numbered, run
 
 QUICK = RetryPolicy(first_seconds=QUICK_SECONDS, jitter=0)
@@ -51,6 +54,25 @@ def test_with_the_order_of_keys_only_the_key_waits_and_keeps_its_order(world: Wo
     world.until(lambda: len(handler.bodies) == 6, "all is handled")
     assert handler.bodies == [*numbered(3, b"b"), *numbered(3, b"a")]
     assert Counter(handler.calls)[b"a0"] == 2
+
+
+@pytest.mark.parametrize("concurrency", [3, "auto"])
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_several_callbacks_at_a_time_keep_each_key_in_order(
+    world: World, concurrency: Concurrency, order: Order
+) -> None:
+    queue, handler = made_queue(world, 2), Handler({b"a0": 1})
+    policy = RetryPolicy(order=order, first_seconds=QUICK_SECONDS, jitter=0)
+    subscription = run(world, handler, retry=policy, concurrency=concurrency)
+    whole = world.made[0].subscribe(f"{world.queue_name}-*", concurrency=concurrency, listener=handler)
+    world.client.create_queue(f"{world.queue_name}-more").put(b"more")
+    for number in range(5):
+        queue.put_many([NewMessage(b"%s%d" % (key, number), key=key) for key in (b"a", b"b", b"c")])
+    world.until(lambda: len(handler.bodies) == 16, "all is handled")
+    for key in (b"a", b"b", b"c"):
+        assert [body for body in handler.bodies if body[:1] == key] == numbered(5, key)
+    assert [one.concurrency for one in (subscription, *whole.parts.values())] == [concurrency] * 2
+    world.until_acknowledged()
 
 
 def test_what_is_parked_is_listed_and_comes_at_once_when_it_is_released(world: World) -> None:
