@@ -66,8 +66,8 @@ class Attachment:
     def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
         """What works the keys of a partition off side by side, if they are to be.
 
-        Not of what is acknowledged by hand: its listener only takes messages, and what is done at the same time is up to
-        the application.
+        Not of what is acknowledged by hand: listeners only take messages there, and what is done at the same time is up
+        to the application.
         """
         found = self._abreast.get(partition)
         by_key = self.record.retry.order == "key" and not self.subscription.manual

@@ -110,7 +110,7 @@ class KeyedPush:
     def _end(self, position: int, held: list[Unhandled]) -> None:
         strands = self._attachment.strands
         self._service.count("pushes")
-        self._give(self._service.answer(Status.OK, position, held, strands and strands.abreast))
+        self._give(self._service.answer(Status.OK, position, held, None if strands is None else strands.abreast))
 
     def fail(self, handled: int, why: ListenerFailed | Exception) -> None:
         """See Handling."""

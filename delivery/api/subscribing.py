@@ -50,7 +50,7 @@ class SubscribingCalls:
         self._pool = Pool()
         owners = Owners(catalog)
         self._admin = Admin(catalog, owners, Calls(owners, self._pool))
-        self.leases = Leases(catalog, member)
+        self.leases = Leases(catalog, member, networks)
         self._limiter = trio.CapacityLimiter(_THREADS)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

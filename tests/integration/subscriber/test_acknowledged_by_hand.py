@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -36,7 +37,7 @@ class Kept:
 
 @pytest.mark.parametrize("more", [{}, {"concurrency": 2}, {"concurrency": 2, "retry": RetryPolicy(order="key")}])
 def test_a_push_is_answered_when_the_last_of_its_messages_was_acknowledged_and_others_go_on(
-    theatre: Theatre, more: dict[str, object]
+    theatre: Theatre, more: dict[str, Any]
 ) -> None:
     async def story() -> None:
         kept = Kept()
