@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,6 +13,8 @@ import trio
 from delivery import NewMessage
 from delivery.metastore.policy import Order
 from subscriber import Event, Message, Retry, RetryPolicy
+from subscriber.async_sqlite import AsyncSQLitePositions
+from subscriber.effects import exactly_once
 from subscriber.listeners import Concurrency
 from tests.applications import QUICK_SECONDS, Handler, World, made_queue, numbered, run
 
@@ -141,6 +146,34 @@ def test_an_async_listener_that_takes_too_long_is_cancelled_and_has_failed(world
     queue.put(b"x")
     world.until(lambda: handled == [b"x"], "the second time is quick")
     assert [type(event.error) for event in events] == [TimeoutError]
+
+
+def test_an_async_listener_has_its_effect_once_though_it_fails_and_hears_of_it_again(
+    world: World, tmp_path: Path
+) -> None:
+    queue, database = made_queue(world), tmp_path / "ledger.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE charges (body BLOB)")
+    calls: list[bytes] = []
+
+    @exactly_once(AsyncSQLitePositions(database, "billing"))
+    async def charge(message: Message, connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO charges VALUES (?)", [message.body])
+        calls.append(message.body)
+        await trio.sleep(0.001)
+        if calls == [b"0", b"1"]:
+            raise ValueError("not now")
+
+    subscriber = world.subscriber()
+    subscriber.subscribe(world.queue_name, start="earliest", retry=QUICK, listener=charge)
+    subscriber.start()
+    queue.put_many(numbered(4))
+    world.until(lambda: calls == [b"0", b"1", *numbered(4)[1:]], "all is handled")
+    world.until_acknowledged()
+    world.client.seek(world.queue_name, "billing", "earliest", force=True)
+    world.until_acknowledged()
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        assert [row[0] for row in connection.execute("SELECT body FROM charges ORDER BY rowid")] == numbered(4)
 
 
 def test_a_list_that_fails_comes_again_whole(world: World) -> None:
