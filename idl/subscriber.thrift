@@ -60,7 +60,7 @@ struct PushReply {
 
 /* What a subscriber's callbacks are doing, for a host that waits for an answer. */
 struct Running {
-  1: string name        // of the function
+  1: string name        // of the function; empty for none, where the message waits to be acknowledged by hand
   2: string queue
   3: i32 partition
   4: i64 message        // its id; 0 when it cannot be told

@@ -79,6 +79,11 @@ class Unacknowledged:
                     self._give_unless_in_order(kept)
             self._give_first()
 
+    def oldest(self) -> int:
+        """The first message that is not acknowledged; 0 when all are."""
+        with self._lock:
+            return min(self._open, default=0)
+
     def forget_within(self, first: int, last: int) -> None:
         """`forget` all from `first` to `last`."""
         with self._lock:

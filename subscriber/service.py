@@ -122,10 +122,13 @@ class ListenerService:
         """What its callbacks do, for who knows the token."""
         if not token or token != self._hello(queue, subscription):
             return []
-        found = await self.lookout.look()
-        if not self.attached[queue].subscription.delivering:
-            more = {"name": "", "partition": 0, "message": 0, "seconds": 0.0, "moving": False, "stack": ""}
-            found.append(self._idl.Running(queue=queue, held=True, **more))
+        attachment, found = self.attached[queue], await self.lookout.look()
+        none = {"name": "", "queue": queue, "seconds": 0.0, "moving": False, "stack": ""}
+        if not attachment.subscription.delivering:
+            found.append(self._idl.Running(partition=0, message=0, held=True, **none))
+        for partition, unacknowledged in tuple(attachment.unacknowledged.items()):
+            if oldest := unacknowledged.oldest():
+                found.append(self._idl.Running(partition=partition, message=oldest, held=False, **none))
         return found
 
     # -- on the dispatch thread, or those of the subscription

@@ -19,7 +19,7 @@ class Callback(msgspec.Struct, frozen=True, rename="camel"):
     """A callback that runs in a subscriber, as that tells."""
 
     name: str
-    """Of the function."""
+    """Of the function; empty for none: the message waits to be acknowledged by hand."""
     queue: str
     partition: int
     message: int

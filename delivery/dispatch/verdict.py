@@ -187,6 +187,11 @@ def _handler_stuck(seen: Observation, limits: Limits) -> Found:
             " it hangs"
         )
     where = f"{running.queue}/{running.partition}"
+    if not running.name:
+        return since, (
+            f"no answer for {waited}: message {MessageId(running.message)} of {where} was taken by a listener, and nobody"
+            " has acknowledged it; look for what was to do that"
+        )
     told = f" with message {MessageId(running.message)} of {where}" if running.message else f" with messages of {where}"
     return since, f"no answer for {waited}: {running.name} runs{told}; its stack tells what it waits for"
 

@@ -36,9 +36,9 @@ def test_an_answer_waits_for_all_of_its_messages_in_whatever_order_and_for_no_ot
     assert desk.given == [("nothing in it", True), ("nothing behind it", True)]
     for number in (4, 3, 1, 1):
         desk.messages[number].ack()
-    assert desk.given[2:] == [("b", True)]
+    assert (desk.given[2:], desk.unacknowledged.oldest()) == ([("b", True)], 2)
     desk.messages[2].ack()
-    assert desk.given[3:] == [("a", True)]
+    assert (desk.given[3:], desk.unacknowledged.oldest()) == ([("a", True)], 0)
 
 
 def test_an_answer_that_ends_a_run_waits_for_those_before_it_too() -> None:

@@ -107,6 +107,7 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
     ("observation", "says"),
     [
         (seen(**STUCK, callback=AT_WORK), ["on_order", str(AT_WORK.message >> 15), "orders/0", "40 s"]),
+        (seen(**STUCK, callback=msgspec.structs.replace(AT_WORK, name="")), ["acknowledged", "orders/0", "40 s"]),
         (seen(failing=id_at(5), failures=2, error="ValueError: no", again_ms=NOW + 9000), ["2 times", "9 s", "no"]),
         (seen(parked=7, parked_keys=2, failures=1, parking_full=True), ["7 messages", "2 keys", "once", "release"]),
         (seen(stage="no_owner", trouble="the disk is full"), ["the disk is full", "hoot host list"]),
