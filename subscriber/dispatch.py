@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import trio
 
-from subscriber.crew import Crew
 from subscriber.listeners import Abandoned, AsyncCall, Concurrency
+from subscriber.staff import Staff
 from subscriber.strands import Strands
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Dispatcher:
     def strands(self, concurrency: Concurrency) -> Strands:
         """Threads for one subscription. They end by `stop`, theirs or that of all."""
         look = partial(self.post, self._look)
-        made = Strands(1, look, Crew()) if concurrency == "auto" else Strands(concurrency, look)
+        made = Strands(1, look, Staff()) if concurrency == "auto" else Strands(concurrency, look)
         self._strands = [*(one for one in self._strands if not one.is_idle), made]
         return made
 

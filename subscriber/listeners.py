@@ -32,7 +32,7 @@ Pass = Callable[[Iterable[Message]], None]
 """Calls one or more listeners with messages; raises ListenerFailed, or Abandoned."""
 
 Concurrency = int | Literal["auto"]
-"""How many callbacks of a subscription may run at the same time; "auto": as many as get more done (crew)."""
+"""How many callbacks of a subscription may run at the same time; "auto": as many as get more done (staff)."""
 
 LISTENERS_MAX = 100
 CONCURRENCY_MAX = 256

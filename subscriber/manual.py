@@ -116,10 +116,11 @@ class Unacknowledged:
         """Give the reply to a push that listeners took, once what they took is acknowledged. On the dispatch thread.
 
         `repeated` says that the push may hold messages of which an earlier answer was lost. What ends a run, and what
-        is parked, the host can note only when it knows of everything before it.
+        is parked, the host can note only when it knows of everything before it; and with an empty push it asks whether
+        that has ended.
         """
         last_id = last_id_of(push)
-        in_order = reply.status != Status.OK or bool(reply.failures)
+        in_order = reply.status != Status.OK or bool(reply.failures) or not push.batches
         for failure in reply.failures or ():
             self.forget_within(failure.id, failure.last)
         if push.again:

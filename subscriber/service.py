@@ -171,7 +171,7 @@ class ListenerService:
             if attachment.strands is not None and result.status == Status.OK:
                 attachment.strands.worked(messages_in(push), began)
             self.settled(attachment, push, result)
-            if attachment.subscription.manual and result.status in (Status.OK, Status.FAILED, Status.SKIPPED):
+            if attachment.subscription.manual:
                 unacknowledged = attachment.unacknowledged[push.partition]
                 unacknowledged.settle(push, result, partial(self._give, answer, result), repeated=inbox.repeats)
                 if self._is_over(attachment):  # that was noticed meanwhile

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 from typing import Final
 
-from subscriber.crew import Crew
+from subscriber.staff import Staff
 
 Job = Callable[[], None]
 
@@ -20,14 +20,14 @@ _END: Final = object()
 class Strands:
     """Works jobs off in the order of their submission within a strand, and strands by turns. Jobs must not raise."""
 
-    def __init__(self, threads: int, on_idle: Callable[[], None], crew: Crew | None = None) -> None:
-        """`on_idle` is called by the last thread that ends. `crew` says from then on how many there are to be."""
+    def __init__(self, threads: int, on_idle: Callable[[], None], staff: Staff | None = None) -> None:
+        """`on_idle` is called by the last thread that ends. `staff` says from then on how many there are to be."""
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Job]] = {}
         """By strand, what was submitted and has not begun; a strand is there as long as a job of it runs or waits."""
         self._ready: SimpleQueue[Hashable] = SimpleQueue()
         self._stopped = False
-        self._on_idle, self._crew = on_idle, crew
+        self._on_idle, self._staff = on_idle, staff
         self._wanted = 0
         """Threads that are not to end before `stop`."""
         self._threads: set[threading.Thread] = set()
@@ -52,12 +52,12 @@ class Strands:
         """A job has called for so many messages since `began`, by the monotonic clock: more threads may follow of it,
         or fewer.
         """
-        if self._crew is None:
+        if self._staff is None:
             return
         with self._lock:
-            self._crew.worked(messages, began, time.monotonic(), len(self._waiting))
+            self._staff.worked(messages, began, time.monotonic(), len(self._waiting))
             if not self._stopped:
-                self._resize(self._crew.size)
+                self._resize(self._staff.size)
 
     def submit(self, strand: Hashable, job: Job) -> None:
         """Have `job` called after all of its strand that was submitted before. Any thread may submit."""

@@ -99,7 +99,8 @@ def verdict(seen: Observation, limits: Limits = DEFAULTS) -> Verdict:
     """The one verdict on a observation, at the time when that was taken."""
     for name, rule in _RULES:
         if (found := rule(seen, limits)) is not None:
-            return Verdict(name, *found)
+            since_ms, text = found
+            return Verdict(name, since_ms, f"member {seen.member}: {text}" if seen.member else text)
     return Verdict("healthy", 0, "messages are acknowledged as they come")
 
 
@@ -189,8 +190,8 @@ def _handler_stuck(seen: Observation, limits: Limits) -> Found:
     where = f"{running.queue}/{running.partition}"
     if not running.name:
         return since, (
-            f"no answer for {waited}: message {MessageId(running.message)} of {where} was taken by a listener, and nobody"
-            " has acknowledged it; look for what was to do that"
+            f"no answer for {waited}: message {MessageId(running.message)} of {where} was taken by a listener, and"
+            " nobody has acknowledged it; look for what was to do that"
         )
     told = f" with message {MessageId(running.message)} of {where}" if running.message else f" with messages of {where}"
     return since, f"no answer for {waited}: {running.name} runs{told}; its stack tells what it waits for"

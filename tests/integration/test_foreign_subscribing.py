@@ -111,7 +111,7 @@ def test_a_subscription_is_made_with_a_filter_and_limits_and_both_can_be_changed
     client.result("updateSubscription", *place, struct({2: text(""), 4: i32(100), 6: text("failover")}))
     last = subscription(catalog, flights, "some")
     assert (last.topics, last.filter, last.bound, last.kind) == (("JFK",), None, 100, "failover")
-    for wrong in ({2: text("hops >")}, {5: flow(f1=(TType.DOUBLE, -1.0))}, {6: text("key_shared")}, {4: i32(-1)}):
+    for wrong in ({2: text("hops >")}, {5: flow(f1=(TType.DOUBLE, -1.0))}, {6: text("both")}, {4: i32(-1)}):
         assert refused(client, "updateSubscription", *place, struct(wrong)) == "invalid_request"
     assert refused(client, "updateSubscription", *place, None) == "invalid_request"
     assert refused(client, "createSubscription", text(flights), text("t"), struct({8: text("=")})) == "invalid_request"
@@ -159,7 +159,7 @@ def test_a_group_can_be_made_and_not_be_attached_to(client: Client, catalog: Cat
     assert subscription(catalog, flights, "crew").kind == "shared"
     there = text(flights), text("crew"), listening(1, TOKEN)
     assert refused(client, "attachListener", *there) == "group_mismatch"
-    wrong = struct({7: text("key_shared")})
+    wrong = struct({7: text("broadcast")})
     assert refused(client, "createSubscription", text(flights), text("other"), wrong) == "invalid_request"
     assert (catalog.subscriptions(flights), catalog.listeners(flights)) == (["crew"], [])
 

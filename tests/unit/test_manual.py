@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from itertools import takewhile
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hypothesis import given, strategies as st
 
@@ -53,6 +55,22 @@ def test_an_answer_that_ends_a_run_waits_for_those_before_it_too() -> None:
     assert desk.given == [("later", True), ("b", True)]
     desk.messages[1].ack()
     assert desk.given[2:] == [("a", True), ("failed", True), ("skipped", True)]
+
+
+def test_an_empty_push_is_answered_when_all_that_was_pushed_before_has_ended() -> None:
+    """By it a host asks whether a member still handles anything of the keys that it is to give up."""
+    desk = Desk()
+    desk.push("a", 1)
+    empty, reply = (
+        SimpleNamespace(batches=b"", after=1, again=False),
+        SimpleNamespace(status=0, position=1, failures=None),
+    )
+    desk.unacknowledged.settle(
+        cast("Any", empty), cast("Any", reply), lambda ended: desk.given.append(("asked", ended)), repeated=False
+    )
+    assert desk.given == []
+    desk.messages[1].ack()
+    assert desk.given == [("a", True), ("asked", True)]
 
 
 def test_what_is_repeated_waits_for_what_was_delivered_before_and_an_ack_counts_for_both() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from queue import SimpleQueue
 
-from subscriber.crew import Crew
+from subscriber.staff import Staff
 from subscriber.strands import Strands
 
 SECONDS = 30.0
@@ -62,20 +62,20 @@ def test_what_jobs_submit_while_the_threads_end_still_runs() -> None:
     assert seen == [0]
 
 
-class Told(Crew):
+class Told(Staff):
     """Says what it is told to."""
 
     def worked(self, messages: int, began: float, now: float, wanted: int) -> None:
         self.wanted = wanted
 
 
-def test_there_come_and_go_threads_as_the_crew_says_and_a_strand_keeps_its_order() -> None:
-    idle, crew = threading.Event(), Told()
-    strands = Strands(1, idle.set, crew)
+def test_there_come_and_go_threads_as_the_staff_says_and_a_strand_keeps_its_order() -> None:
+    idle, staff = threading.Event(), Told()
+    strands = Strands(1, idle.set, staff)
     order, ended = list[int](), SimpleQueue[None]()
 
     def grow() -> None:
-        crew.size = 3
+        staff.size = 3
         strands.worked(1, 0.0)
 
     strands.submit("first", grow)
@@ -85,8 +85,8 @@ def test_there_come_and_go_threads_as_the_crew_says_and_a_strand_keeps_its_order
     for _ in "abc":
         ended.get(timeout=SECONDS)
     assert strands.abreast == 3
-    assert crew.wanted >= 1
-    crew.size = 1
+    assert staff.wanted >= 1
+    staff.size = 1
     strands.worked(1, 0.0)
     for number in range(100):
         strands.submit("a", lambda number=number: order.append(number))  # type: ignore[misc]

@@ -38,7 +38,7 @@ class _Tried(NamedTuple):
         return self.size / self.each
 
 
-class Crew:
+class Staff:
     """The callbacks of one subscription."""
 
     __slots__ = (
