@@ -131,6 +131,30 @@ class ScannerClosed(InvalidRequest):
     code = "scanner_closed"
 
 
+class UnknownTransaction(HootError):
+    """No transaction of that write pointer is in progress, or it ended so long ago that nothing is known of it."""
+
+    code = "unknown_transaction"
+
+
+class TransactionFinished(HootError):
+    """The transaction was committed, or aborted, before: what it is cannot change any more."""
+
+    code = "transaction_finished"
+
+
+class TransactionInvalid(HootError):
+    """The transaction's time was over, or it was invalidated: it cannot commit, and nobody sees what it published."""
+
+    code = "transaction_invalid"
+
+
+class TransactionConflict(HootError):
+    """Another transaction changed the same and committed first; this one can only be undone and aborted."""
+
+    code = "transaction_conflict"
+
+
 class Closed(InvalidRequest):
     """A call on a client, publisher or subscriber that was closed."""
 

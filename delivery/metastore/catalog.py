@@ -21,6 +21,7 @@ from delivery.metastore.records import HostRecord
 from delivery.metastore.snapshots import Snapshots
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.topics import Topics
+from delivery.metastore.transactions import Transactions
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 
@@ -33,7 +34,7 @@ def open_catalog(zk: ZooKeeperClient) -> Catalog:
     return Catalog(zk, ZooKeeperMetaStore(zk, zk))
 
 
-class Catalog(Partitions, Snapshots, Parked, Topics):
+class Catalog(Partitions, Snapshots, Parked, Topics, Transactions):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

@@ -16,7 +16,16 @@ import msgspec
 
 from delivery.errors import LayoutMismatch, MetadataUnavailable
 from delivery.metastore import records
-from delivery.metastore.managers import ownership, persistence, queues, snapshots, states, subscriptions, topics
+from delivery.metastore.managers import (
+    ownership,
+    persistence,
+    queues,
+    snapshots,
+    states,
+    subscriptions,
+    topics,
+    transactions,
+)
 from delivery.metastore.ops import InDoubt, NodeExists
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
@@ -27,7 +36,8 @@ PATH: Final = f"{FOLDER}/layout"
 MANAGERS_VERSION: Final = 1
 """Of what the managers keep in the tables."""
 TABLES: Final = (
-    queues.TABLE, ownership.TABLE, persistence.TABLE, subscriptions.TABLE, states.TABLE, snapshots.TABLE, topics.TABLE
+    queues.TABLE, ownership.TABLE, persistence.TABLE, subscriptions.TABLE, states.TABLE, snapshots.TABLE, topics.TABLE,
+    transactions.TABLE,
 )  # fmt: skip
 
 
