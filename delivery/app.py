@@ -29,16 +29,22 @@ from delivery.api.rest.bodies import Bodies
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.routes import TopicRoutes
+from delivery.api.rest.transactions import TransactionRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
+from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
+from delivery.client.calls import Calls
 from delivery.client.deadletters import DeadLetterStore
+from delivery.client.managing import Managers
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
+from delivery.cluster.seat import Seat
 from delivery.cluster.sharing.sharing import Sharing
+from delivery.cluster.transacting import Transacting
 from delivery.config import HostConfig, software_version
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
@@ -51,6 +57,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
+from delivery.rpc.pool import Pool
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.chosen import open_store
@@ -168,6 +175,8 @@ class Host:
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
+        self._transacting = Transacting(Seat(catalog, self._membership))
+        transactions = TransactionCalls(self._transacting, self._publisher)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
@@ -176,20 +185,22 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
-        self._http = self._make_http(catalog)
+        self._server = ThriftServer(listeners, "RegionHost", WithTransactions(api, transactions), _limits(config))
+        self._pool = Pool()
+        self._http = self._make_http(catalog, AnyHost(transactions, Calls(Managers(catalog), self._pool)))
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
 
-    def _make_http(self, catalog: Catalog) -> Connections:
+    def _make_http(self, catalog: Catalog, any_host: AnyHost) -> Connections:
         topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
         )  # fmt: skip
+        more = TransactionRoutes(any_host, topics.answered)
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, topics.routes())
+        app = make_app(self.metrics, self.not_ready, exposing.refresh, [*topics.routes(), *more.routes()])
         return Connections(app, self._config.connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
@@ -221,7 +232,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing, self._subscribing,
+                self._sealing, self._subscribing, self._transacting,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
@@ -238,6 +249,7 @@ class Host:
                 serving.cancel_scope.cancel()
             base.cancel_scope.cancel()
         self._letters.close()
+        self._pool.close()
 
     async def _serve(self, served: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:

@@ -7,7 +7,9 @@ at `retryable` and at nothing else. A programmer's mistake is an assertion or a 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound="HootError")
 
 
 class HootError(Exception):
@@ -129,30 +131,6 @@ class ScannerClosed(InvalidRequest):
     """`next` on a scanner that was closed."""
 
     code = "scanner_closed"
-
-
-class UnknownTransaction(HootError):
-    """No transaction of that write pointer is in progress, or it ended so long ago that nothing is known of it."""
-
-    code = "unknown_transaction"
-
-
-class TransactionFinished(HootError):
-    """The transaction was committed, or aborted, before: what it is cannot change any more."""
-
-    code = "transaction_finished"
-
-
-class TransactionInvalid(HootError):
-    """The transaction's time was over, or it was invalidated: it cannot commit, and nobody sees what it published."""
-
-    code = "transaction_invalid"
-
-
-class TransactionConflict(HootError):
-    """Another transaction changed the same and committed first; this one can only be undone and aborted."""
-
-    code = "transaction_conflict"
 
 
 class Closed(InvalidRequest):
@@ -322,6 +300,12 @@ def _leaves(base: type[HootError]) -> dict[str, type[HootError]]:
 
 
 _BY_CODE = _leaves(HootError)
+
+
+def travels(kind: type[E]) -> type[E]:
+    """Have `from_code` know an error that is defined elsewhere."""
+    _BY_CODE[kind.code] = kind
+    return kind
 
 
 def from_code(code: str, message: str, address: str | None = None) -> HootError:

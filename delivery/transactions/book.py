@@ -12,17 +12,16 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection
 
-from delivery.errors import (
-    InvalidRequest,
-    Throttled,
+from delivery.errors import InvalidRequest, Throttled
+from delivery.messaging.names import TRANSACTION_LIFE_MS
+from delivery.messaging.transactions import Snapshot, within
+from delivery.transactions.asks import Begun, Standing
+from delivery.transactions.errors import (
     TransactionConflict,
     TransactionFinished,
     TransactionInvalid,
     UnknownTransaction,
 )
-from delivery.messaging.names import TRANSACTION_LIFE_MS
-from delivery.messaging.transactions import Snapshot, within
-from delivery.transactions.asks import Begun, Standing
 from delivery.transactions.limits import (
     CHANGED_MAX,
     FINISHED_MAX,

@@ -56,7 +56,7 @@ class TopicRoutes:
             (f"{_TOPIC}/rollback", "POST", self._owned(self._rollback)),
             (f"{_TOPIC}/poll", "POST", self._owned(self._poll)),
         ]
-        return [Route(path, self._answered(call), methods=[method]) for path, method, call in found]
+        return [Route(path, self.answered(call), methods=[method]) for path, method, call in found]
 
     async def _list(self, request: Request, _: bytes) -> Response:
         return _json(await self._administration.names(request.path_params["namespace"]))
@@ -123,7 +123,7 @@ class TopicRoutes:
 
         return at_owner
 
-    def _answered(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
+    def answered(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
         """The call with its body received, and its errors made into answers."""
 
         async def endpoint(request: Request) -> Response:

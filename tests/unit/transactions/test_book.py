@@ -7,19 +7,18 @@ from typing import NamedTuple
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from delivery.errors import (
-    InvalidRequest,
-    Throttled,
-    TransactionConflict,
-    TransactionFinished,
-    TransactionInvalid,
-    UnknownTransaction,
-)
+from delivery.errors import InvalidRequest, Throttled
 from delivery.messaging.names import TRANSACTION_LIFE_MS
 from delivery.messaging.transactions import Verdict
 from delivery.metastore.tables.values import VALUE_BYTES_MAX
 from delivery.transactions.asks import Begun
 from delivery.transactions.book import Book, Draft
+from delivery.transactions.errors import (
+    TransactionConflict,
+    TransactionFinished,
+    TransactionInvalid,
+    UnknownTransaction,
+)
 from delivery.transactions.limits import (
     CHANGED_MAX,
     CHANGES_MAX,
