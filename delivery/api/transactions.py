@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from delivery.batch import encode
 from delivery.client.calls import Calls
 from delivery.client.managing import NAME
 from delivery.cluster.transacting import Transacting
+from delivery.errors import NotOwner
 from delivery.ids import ID_MAX
 from delivery.messaging.marks import Rollback, rolled_back
 from delivery.messaging.transactions import Snapshot, write_snapshot
@@ -127,6 +129,7 @@ class AnyHost:
     async def call(self, method: str, *args: Any, seconds: float) -> Any:
         """See the IDL; tried again while the manager changes, for so many seconds."""
         if self._here.manages:
-            return await self._here.call(method, *args)
+            with contextlib.suppress(NotOwner):  # another host has taken over
+                return await self._here.call(method, *args)
         call = partial(self._elsewhere.call, NAME, 0, method, *args, timeout=seconds)
         return await trio.to_thread.run_sync(call, limiter=self._limiter, abandon_on_cancel=True)

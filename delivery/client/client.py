@@ -180,4 +180,5 @@ class Client(SubscriptionsFace):
         return made
 
     def _make_queue(self, record: QueueRecord) -> Queue:
-        return Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))
+        look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does
+        return Queue(record, self._owners, self._calls, look, self._manager.view)

@@ -70,7 +70,11 @@ class Manager:
 
     def look(self) -> Snapshot:
         """What one sees now who begins no transaction."""
-        return read_snapshot(self._call("transactionSnapshot"))
+        return read_snapshot(self.view())
+
+    def view(self) -> bytes:
+        """The same as polls and reads take it."""
+        return bytes(self._call("transactionSnapshot"))
 
     def prune(self, before_ms: int) -> int:
         """Forget invalid ones that began before a time, and say how many. Raises InvalidRequest."""
