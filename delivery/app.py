@@ -219,6 +219,8 @@ class Host:
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
             ("open_scanners", "Scanners of plain clients", lambda: len(self._scanners)),
             ("leased_listeners", "Listeners that this host holds under a lease", lambda: len(self._subscribing.leases)),
+            ("transactions", "In progress, on the host that manages them", lambda: self._transacting.counts()[0]),
+            ("transactions_invalid", "Until they are pruned, likewise", lambda: self._transacting.counts()[1]),
             ("workers", "Partitions of subscriptions being served", self._workers),
         ]
         for name, text, value in gauges:

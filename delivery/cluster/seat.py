@@ -76,6 +76,11 @@ class Seat:
         """Whether this host believes to manage transactions."""
         return self._held is not None
 
+    def counts(self) -> tuple[int, int]:
+        """How many transactions that this host manages are in progress, and how many invalid."""
+        held = self._held
+        return (0, 0) if held is None else held.book.counts()
+
     def is_due(self) -> bool:
         """Whether it does, and the time of a transaction is over."""
         held = self._held

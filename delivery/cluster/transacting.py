@@ -29,6 +29,10 @@ class Transacting:
         """Whether this host believes to manage transactions."""
         return self._seat.is_held
 
+    def counts(self) -> tuple[int, int]:
+        """See Seat."""
+        return self._seat.counts()
+
     async def answer(self, ask: Asked) -> Answer:
         """See Seat; what ends a transaction is kept when this returns. Many that ask at once share a round."""
         found = self._seat.at_once(ask)

@@ -83,6 +83,10 @@ class Book:
             raise UnknownTransaction(f"no transaction {pointer} is in progress; it may have ended long ago")
         return "committed" if self._finished[pointer] else "aborted"
 
+    def counts(self) -> tuple[int, int]:
+        """How many are in progress, and how many invalid."""
+        return len(self._in_progress), len(self._invalid)
+
     def is_due(self, now: int) -> bool:
         """Whether the time of any transaction is over."""
         return any(deadline <= now for deadline in self._in_progress.values())

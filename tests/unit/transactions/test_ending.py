@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
+import trio
 
+from delivery.client.aio_transactions import AsyncTransaction
 from delivery.client.transactions import Transaction
 from delivery.errors import Closed, DeadlineExceeded, HootError, HostUnreachable, UnknownOutcome
 from delivery.messaging.transactions import Snapshot
@@ -151,3 +153,22 @@ def test_an_exception_undoes_everything_and_is_not_hidden_by_what_else_fails() -
         tx.join(Store(scene, "a"))
         raise KeyError
     assert (tx.state, scene.asked) == ("aborted", ["rollback a", "abort"])
+
+
+def test_a_trio_program_that_is_cancelled_undoes_everything_all_the_same() -> None:
+    scene = Scene()
+
+    async def story() -> None:
+        with trio.move_on_after(60) as scope:
+            async with AsyncTransaction(scene.transaction()) as tx:
+                tx.join(Store(scene, "a"))
+                await tx.publish("q", b"body")
+                scope.cancel()
+                await trio.sleep_forever()
+        assert tx.state == "aborted"
+        async with AsyncTransaction(scene.transaction()) as tx:
+            await tx.publish("q", b"body", partition=0)
+        assert (tx.state, tx.pointer) == ("committed", POINTER)
+
+    trio.run(story)
+    assert scene.asked == ["rollback a", "abort", "publish", "commit"]
