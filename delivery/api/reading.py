@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import trio
 
-from delivery import wall
 from delivery.api.committed import Committed
 from delivery.api.rest.ledgers import Ledgers
 from delivery.batch import Header, select, without_asides
@@ -37,7 +36,7 @@ class Reading:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
-        self._ledgers = Ledgers(wall.ms)
+        self._ledgers = Ledgers()
         self._idl = load_idl("delivery")
 
     async def read(self, request: Any) -> Any:
