@@ -29,35 +29,31 @@ from delivery.api.rest.bodies import Bodies
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.routes import TopicRoutes
-from delivery.api.rest.transactions import TransactionRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
-from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
-from delivery.client.calls import Calls
+from delivery.api.transacting import TransactionService
 from delivery.client.deadletters import DeadLetterStore
-from delivery.client.managing import Managers
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
-from delivery.cluster.seat import Seat
 from delivery.cluster.sharing.sharing import Sharing
-from delivery.cluster.transacting import Transacting
 from delivery.config import HostConfig, software_version
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
+from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.placed import hbase_place
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
-from delivery.rpc.pool import Pool
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.chosen import open_store
@@ -67,6 +63,9 @@ log = logging.getLogger(__name__)
 
 _LAST_REPLIES_SECONDS: Final = 1.0
 """After everything was stored or refused, for the replies to get out."""
+
+_SWEEP_SECONDS: Final = 3600.0
+"""Between two looks at what the MetaStore keeps of removed entries."""
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
@@ -108,7 +107,8 @@ async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
 @asynccontextmanager
 async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
     zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    catalog = open_catalog(zookeeper)
+    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
+    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
     try:
         await trio.to_thread.run_sync(zookeeper.start)
         await trio.to_thread.run_sync(catalog.ensure_layout)
@@ -155,7 +155,7 @@ class Host:
         self, config: HostConfig, record: HostRecord, store: MessageStore, zookeeper: ZooKeeperClient, catalog: Catalog,
         listeners: list[trio.SocketListener],
     ) -> None:  # fmt: skip
-        self._config, self._record, self._zookeeper = config, record, zookeeper
+        self._config, self._record, self._zookeeper, self._catalog = config, record, zookeeper, catalog
         self.metrics = Metrics()
         tail = TailCache(config.tail_cache_bytes)
         self._membership = Membership(zookeeper, catalog, record, config.reconcile_seconds)
@@ -175,8 +175,7 @@ class Host:
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
-        self._transacting = Transacting(Seat(catalog, self._membership))
-        transactions = TransactionCalls(self._transacting, self._publisher)
+        self._transactions = TransactionService(catalog, self._membership, self._publisher, self.metrics)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
@@ -185,22 +184,21 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", WithTransactions(api, transactions), _limits(config))
-        self._pool = Pool()
-        self._http = self._make_http(catalog, AnyHost(transactions, Calls(Managers(catalog), self._pool)))
+        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), _limits(config))
+        self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
         self._stopping = False
         self._watch(tail)
 
-    def _make_http(self, catalog: Catalog, any_host: AnyHost) -> Connections:
+    def _make_http(self, catalog: Catalog) -> Connections:
         topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
         )  # fmt: skip
-        more = TransactionRoutes(any_host, topics.answered)
+        routes = [*topics.routes(), *self._transactions.routes(topics.answered)]
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, [*topics.routes(), *more.routes()])
+        app = make_app(self.metrics, self.not_ready, exposing.refresh, routes)
         return Connections(app, self._config.connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
@@ -219,8 +217,6 @@ class Host:
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
             ("open_scanners", "Scanners of plain clients", lambda: len(self._scanners)),
             ("leased_listeners", "Listeners that this host holds under a lease", lambda: len(self._subscribing.leases)),
-            ("transactions", "In progress, on the host that manages them", lambda: self._transacting.counts()[0]),
-            ("transactions_invalid", "Until they are pruned, likewise", lambda: self._transacting.counts()[1]),
             ("workers", "Partitions of subscriptions being served", self._workers),
         ]
         for name, text, value in gauges:
@@ -234,11 +230,12 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing, self._subscribing, self._transacting,
+                self._sealing, self._subscribing, self._transactions,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
             base.start_soon(self._expire_scanners)
+            base.start_soon(self._sweep)
             async with trio.open_nursery() as serving:
                 if http:
                     await serving.start(self._http.serve, http)
@@ -251,7 +248,6 @@ class Host:
                 serving.cancel_scope.cancel()
             base.cancel_scope.cancel()
         self._letters.close()
-        self._pool.close()
 
     async def _serve(self, served: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
@@ -279,6 +275,16 @@ class Host:
         while True:
             await trio.sleep(self._config.scanner_idle_seconds)
             self._scanners.expire(trio.current_time())
+
+    async def _sweep(self) -> None:
+        """Whatever host comes to it first does it for all."""
+        while True:
+            try:
+                if gone := await trio.to_thread.run_sync(self._catalog.sweep, abandon_on_cancel=True):
+                    log.info("%d entries of the metadata that were removed are deleted for good", gone)
+            except HootError as error:
+                log.warning("what was removed of the metadata cannot be deleted for good: %s", error)
+            await trio.sleep(_SWEEP_SECONDS)
 
     def not_ready(self) -> list[str]:
         """Why this host cannot do its work now, a line each."""
