@@ -29,6 +29,7 @@ struct ReadRequest {
   6: i32 bytesMax
   7: i32 waitMs         // how long to wait for something new; at most 30000
   8: optional string filter  // an expression, or a rule as JSON (docs/filters.md); absent for all
+  9: optional binary transaction  // only what it sees, up to the first message of one in progress (docs/transactions.md)
 }
 
 struct ReadReply {
@@ -181,6 +182,13 @@ struct Observation {
   42: bool limited
 }
 
+/* A transaction that has begun (docs/transactions.md). */
+struct Transaction {
+  1: i64 writePointer
+  2: i64 deadlineMs     // since 1970, by the clock of the host that manages transactions; from then on it is invalid
+  3: binary snapshot    // what it sees, as polls take it: Tephra's TTransaction in the binary protocol
+}
+
 service RegionHost {
   // packed
   /* `generation` is that of the queue that is meant, as its record in ZooKeeper has it: unknown_queue when the queue was
@@ -214,6 +222,26 @@ service RegionHost {
      subscriber that has not answered for a second is asked what it runs, so that this may take two seconds. */
   list<Observation> observe(1: string queue, 2: string subscription, 3: i32 after, 4: i32 limit)
     throws (1: HootError error)
+
+  // transactions (docs/transactions.md); the host that manages them answers, others say not_owner with its address
+  /* timeoutMs: up to 600000, 0 for 30000. */
+  Transaction beginTransaction(1: i32 timeoutMs) throws (1: HootError error)
+  /* All that it published becomes visible; fine when it was committed already. `changes` are keys, of whatever it
+     changed elsewhere: transaction_conflict when another one changed one of them and committed since this one began. */
+  void commitTransaction(1: i64 writePointer, 2: list<binary> changes) throws (1: HootError error)
+  /* For one that has taken back all that it published. */
+  void abortTransaction(1: i64 writePointer) throws (1: HootError error)
+  /* For one that could not: nobody will see it. */
+  void invalidateTransaction(1: i64 writePointer) throws (1: HootError error)
+  /* "in_progress", "committed", "aborted" or "invalid"; unknown_transaction some time after its end. */
+  string transactionState(1: i64 writePointer) throws (1: HootError error)
+  /* What one sees who begins no transaction, as polls take it. */
+  binary transactionSnapshot() throws (1: HootError error)
+  /* Forgets the invalid transactions that began before a time, and says how many: what is left of their messages is
+     visible from then on. */
+  i32 pruneTransactions(1: i64 beforeMs) throws (1: HootError error)
+  /* Sent to the owner of a partition: takes back all that is stored there under a write pointer, and what will be. */
+  void rollBack(1: string queue, 2: i32 partition, 3: i64 writePointer) throws (1: HootError error)
 
   // plain
   i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)

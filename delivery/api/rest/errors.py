@@ -10,6 +10,12 @@ from starlette.responses import Response
 
 from delivery.api.rest.codecs import wants_json
 from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, UnknownQueue
+from delivery.transactions.errors import (
+    TransactionConflict,
+    TransactionFinished,
+    TransactionInvalid,
+    UnknownTransaction,
+)
 
 RETRY_SECONDS: Final = "1"
 
@@ -39,6 +45,10 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
     (UnknownQueue, 404, "create the topic with PUT"),
     (QueueExists, 409, "its properties are changed with PUT …/properties"),
     (TransactionExpired, 500, "begin another transaction"),
+    (UnknownTransaction, 404, "begin one with POST /v1/transactions"),
+    (TransactionFinished, 409, "begin another transaction"),
+    (TransactionInvalid, 409, "take back what it published, then abort it"),
+    (TransactionConflict, 409, "take back what it published, abort it, and do it again in another"),
     (InvalidRequest, 400, "docs/rest.md shows every request"),
 )
 

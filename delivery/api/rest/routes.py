@@ -45,7 +45,7 @@ class TopicRoutes:
         self._forwarder, self._bodies = forwarder, bodies
         self.waits = Waits(waiting_polls_max)
         self._polls = Polls(self.waits)
-        self._endpoints = {name: self._answered(call) for name, call in self._calls().items()}
+        self._endpoints = {name: self.answered(call) for name, call in self._calls().items()}
 
     def app(self, others: Callable[[Sequence[Route]], ASGIApp]) -> ASGIApp:
         """All of it: the application that `others` makes of the routes, and the short way past it."""
@@ -127,7 +127,7 @@ class TopicRoutes:
         with self.waits.one():
             return await self._forwarder.forward_waiting(request, body, refusal, seconds)
 
-    def _answered(self, call: Call) -> Endpoint:
+    def answered(self, call: Call) -> Endpoint:
         """The call with its body received, and its errors made into answers."""
 
         async def endpoint(request: Request) -> Response:
