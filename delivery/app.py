@@ -190,13 +190,14 @@ class Host:
         self._watch(tail)
 
     def _make_http(self, catalog: Catalog) -> Connections:
-        topics = TopicRoutes(
+        self._topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+            self._config.waiting_polls_max,
         )  # fmt: skip
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, topics.routes())
-        return Connections(app, self._config.connections_max)
+        app = self._topics.app(partial(make_app, self.metrics, self.not_ready, exposing.refresh))
+        return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
@@ -209,6 +210,7 @@ class Host:
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
+            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -255,6 +257,7 @@ class Host:
     async def _drain(self, served: trio.Event) -> None:
         """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
         self._stopping = True
+        self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
