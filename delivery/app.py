@@ -31,7 +31,7 @@ from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
-from delivery.api.thrift import ThriftApi
+from delivery.api.thrift import ThriftApi, limits_of
 from delivery.api.transacting import TransactionService
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
@@ -54,7 +54,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
-from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
+from delivery.rpc.server import ThriftServer, open_listeners
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.chosen import open_store
 from delivery.storage.tail import TailCache
@@ -184,7 +184,7 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), _limits(config))
+        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), limits_of(config))
         self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -192,14 +192,15 @@ class Host:
         self._watch(tail)
 
     def _make_http(self, catalog: Catalog) -> Connections:
-        topics = TopicRoutes(
+        self._topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+            self._config.waiting_polls_max,
         )  # fmt: skip
-        routes = [*topics.routes(), *self._transactions.routes(topics.answered)]
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, routes)
-        return Connections(app, self._config.connections_max)
+        make = partial(make_app, self.metrics, self.not_ready, exposing.refresh)
+        app = self._topics.app(make, self._transactions.routes)
+        return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
@@ -212,6 +213,7 @@ class Host:
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
+            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -258,6 +260,7 @@ class Host:
     async def _drain(self, served: trio.Event) -> None:
         """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
         self._stopping = True
+        self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
@@ -310,11 +313,3 @@ class Host:
                 watermark = marks.get((stream.queue, stream.partition), 0)
                 behind = max(0, (watermark >> 15) - (worker.position >> 15)) / 1000 if worker.position else 0.0
                 yield Lag(stream.queue, stream.subscription, behind, worker.unacknowledged)
-
-
-def _limits(config: HostConfig) -> ServerLimits:
-    return ServerLimits(
-        frame_bytes_max=config.frame_bytes_max, connections_max=config.connections_max,
-        pipeline_max=config.calls_in_flight_max, frame_seconds=config.frame_seconds,
-        idle_seconds=config.idle_seconds, write_seconds=config.frame_seconds,
-    )  # fmt: skip

@@ -16,6 +16,7 @@ from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
+from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
@@ -72,9 +73,7 @@ class Filtering:
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
             )
-        return [
-            explained(record, one, states[one.partition].position if one.partition in states else 0) for one in found
-        ]
+        return [explained(record, one, _reached(states.get(one.partition), one)) for one in found]
 
     def _read(self, queue: str, partition: int, number: int) -> Message | None:
         request = load_idl("delivery").ReadRequest(
@@ -85,6 +84,10 @@ class Filtering:
             for message in open_batch(data[at : at + header.length], header).messages(queue, number - 1):
                 return message if message.number == number else None
         return None
+
+
+def _reached(state: SubscriptionState | None, message: Message) -> int:
+    return 0 if state is None else state.reached(message.key, message.number)
 
 
 def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:

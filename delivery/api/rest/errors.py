@@ -53,6 +53,20 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
 )
 
 
+STATUS_TEXTS: Final = {
+    400: "What was sent means nothing here",
+    404: "There is no such topic",
+    408: "The body did not come in time",
+    409: "There is a topic of that name",
+    413: "The body, or a message in it, is too large",
+    415: "The body is compressed in a way that is not known here",
+    500: "The transaction is too old, or the host failed",
+    503: "Not now: nobody owns the topic at this moment, or the host is busy",
+}
+EVERYWHERE: Final = (408, 413, 415, 500, 503)
+"""What any call may answer."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """An error in JSON."""
 
