@@ -82,6 +82,14 @@ struct RetryPolicy {
   9: optional bool deadLetters
 }
 
+/* How fast a subscription is delivered at most, and how much is out with it (docs/flow.md): 0 for no limit of its own. */
+struct Flow {
+  1: optional double messagesPerSecond
+  2: optional double bytesPerSecond
+  3: optional i32 windowMessages
+  4: optional i32 windowBytes
+}
+
 /* What a new subscription is to. */
 struct SubscriptionOptions {
   1: list<i32> partitions       // empty for all
@@ -93,6 +101,18 @@ struct SubscriptionOptions {
   6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
   7: optional string kind       // "exclusive" (the default), "failover", "shared" or "key_shared" (docs/groups.md);
                                 // listeners can be attached by attachListener to exclusive ones alone
+  8: optional string filter     // an expression, or a rule as JSON (docs/filters.md); absent or empty for none
+  9: optional Flow flow
+}
+
+/* What is to become different of a subscription; what is absent stays, in the two structs as well. */
+struct SubscriptionChanges {
+  1: optional list<string> topics       // empty for all
+  2: optional string filter             // empty for none
+  3: optional RetryPolicy retryPolicy
+  4: optional i32 bound                 // 0 for all
+  5: optional Flow flow
+  6: optional string kind               // only while nobody is attached: subscription_busy
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -159,6 +179,7 @@ struct Observation {
   39: bool paced
   40: string pausedBy
   41: string member
+  42: bool limited
 }
 
 /* A transaction that has begun (docs/transactions.md). */
@@ -238,6 +259,13 @@ service RegionHost {
   // subscribing, from any language (docs/languages.md); any host takes these calls
   /* subscription_exists when it is there: whoever does not know whether an earlier call came through asks again. */
   void createSubscription(1: string queue, 2: string name, 3: SubscriptionOptions options) throws (1: HootError error)
+  /* Also while a listener is attached: a running delivery follows at once. */
+  void updateSubscription(1: string queue, 2: string name, 3: SubscriptionChanges changes) throws (1: HootError error)
+  /* Nothing more is delivered for so long, or with 0 until it is resumed; a second pause replaces the first. What is out
+     is still to be answered. */
+  void pauseSubscription(1: string queue, 2: string name, 3: i64 forMs) throws (1: HootError error)
+  /* Fine when it is not paused. */
+  void resumeSubscription(1: string queue, 2: string name) throws (1: HootError error)
   /* With its positions, and whoever is attached gets nothing more. */
   void deleteSubscription(1: string queue, 2: string name) throws (1: HootError error)
   /* Messages are pushed to the listener until the lease ends; called again, on any host, it is renewed. Renew it three

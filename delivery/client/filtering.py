@@ -16,6 +16,7 @@ from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
+from delivery.metastore.groups import check_kind
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
@@ -39,11 +40,12 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven
+    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven, kind: str | None
 ) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
     wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
     check_bound(bound)
+    wanted_kind = None if kind is None else check_kind(kind)
     return lambda record: msgspec.structs.replace(
         record,
         topics=kept(wanted_topics, record.topics),
@@ -51,6 +53,8 @@ def change(
         retry=changed_policy(record.retry, wanted_retry, record.queue, record.name),
         bound=record.bound if bound is None else bound,
         flow=changed_flow(flow, record.flow),
+        kind=wanted_kind or record.kind,
+        holders=record.holders if wanted_kind in (None, record.kind) else {},
     )
 
 
