@@ -133,7 +133,8 @@ class History:
 
     async def poll(self, snapshot: Snapshot | None) -> list[bytes]:
         tx = None if snapshot is None else write_snapshot(snapshot)
-        return [one.payload async for one in await self.exchange.poll(TOPIC, ConsumeRequest(None, True, None, tx))]
+        reading = await self.exchange.poll(TOPIC, ConsumeRequest(None, True, None, tx))
+        return [payload async for stretch in reading.stretches() for payload in stretch.payloads]
 
     async def read(self, snapshot: Snapshot, bytes_max: int) -> list[bytes]:
         reading, found, after = Reading(self.stage.ownership), [], -1
