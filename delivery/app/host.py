@@ -27,7 +27,7 @@ from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
-from delivery.api.thrift import ThriftApi
+from delivery.api.thrift import ThriftApi, limits_of
 from delivery.api.transacting import TransactionService
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
@@ -49,7 +49,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
-from delivery.rpc.server import ServerLimits, ThriftServer
+from delivery.rpc.server import ThriftServer
 from delivery.storage.base import Chunk, MessageStore
 from delivery.storage.tail import TailCache
 
@@ -98,7 +98,7 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), _limits(config))
+        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), limits_of(config))
         self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -111,10 +111,9 @@ class Host:
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
             self._config.waiting_polls_max,
         )  # fmt: skip
-        more = self._transactions.routes(self._topics.answered)
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        http = partial(make_app, self.metrics, self.not_ready, exposing.refresh)
-        app = self._topics.app(lambda routes: http([*routes, *more]))
+        make = partial(make_app, self.metrics, self.not_ready, exposing.refresh)
+        app = self._topics.app(make, self._transactions.routes)
         return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
@@ -228,11 +227,3 @@ class Host:
                 watermark = marks.get((stream.queue, stream.partition), 0)
                 behind = max(0, (watermark >> 15) - (worker.position >> 15)) / 1000 if worker.position else 0.0
                 yield Lag(stream.queue, stream.subscription, behind, worker.unacknowledged)
-
-
-def _limits(config: HostConfig) -> ServerLimits:
-    return ServerLimits(
-        frame_bytes_max=config.frame_bytes_max, connections_max=config.connections_max,
-        pipeline_max=config.calls_in_flight_max, frame_seconds=config.frame_seconds,
-        idle_seconds=config.idle_seconds, write_seconds=config.frame_seconds,
-    )  # fmt: skip
