@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from delivery.client import NewMessage
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import (
     InvalidRequest,
     MessageTooLarge,
@@ -40,8 +41,8 @@ WRONG_PARTITIONS: Sequence[Any] = (2, -1, 32_767, 2**31 - 1, -(2**31))
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with asked(tmp_path_factory.mktemp("bad-input")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with asked(zookeeper, tmp_path_factory.mktemp("bad-input")) as found:
         yield found
 
 

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 import pytest
 from thrift.Thrift import TApplicationException, TType
 
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError, OutOfSequence
-from delivery.local import LocalEngine
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -24,7 +24,7 @@ from delivery.rpc.protocol import load_idl
 from tests.integration import hostile
 from tests.integration.apache import Client
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.engine import Engine, RecordingSubscriber, hosted
 from tests.integration.hostile import GOOD, ROWS, Peer
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ LISTENER = load_idl("subscriber")
 class Site:
     """An engine with one queue, and a subscriber of it."""
 
-    def __init__(self, running: LocalEngine, catalog: Catalog, subscriber: RecordingSubscriber) -> None:
+    def __init__(self, running: Engine, catalog: Catalog, subscriber: RecordingSubscriber) -> None:
         self.catalog, self.subscriber = catalog, subscriber
         self.host_pid = running.host.pid
         (self.host,) = catalog.hosts()
@@ -78,10 +78,10 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("hostile")
     options = (f"--set=connections_max={CONNECTIONS_MAX}", f"--set=frame_seconds={FRAME_SECONDS}")
-    with engine(folder, *options) as running, ZooKeeperClient(running.address) as session:
+    with hosted(zookeeper, folder, *options) as running, ZooKeeperClient(running.address) as session:
         catalog = open_catalog(session)
         catalog.create_queue(QUEUE, QueueSettings(partitions=2, body_bytes_max=1000))
         subscriber = RecordingSubscriber(running, QUEUE, folder)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from delivery.batch import encode
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.rpc.blocking import BlockingConnection
 from tests.integration.apache import SECONDS, Client
 from tests.integration.embedded import eventually
@@ -30,8 +31,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("plain")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    with foreign(zookeeper, tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 
