@@ -90,8 +90,8 @@ struct SubscriptionOptions {
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
   6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
-  7: optional string kind       // "exclusive" (the default), "failover" or "shared" (docs/groups.md); listeners can be
-                                // attached by attachListener to exclusive ones alone
+  7: optional string kind       // "exclusive" (the default), "failover", "shared" or "key_shared" (docs/groups.md);
+                                // listeners can be attached by attachListener to exclusive ones alone
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -157,6 +157,7 @@ struct Observation {
   38: i64 zookeeperLostMs
   39: bool paced
   40: string pausedBy
+  41: string member
 }
 
 service RegionHost {

@@ -108,7 +108,7 @@ def check_end(running: Engine, subscriber: RecordingSubscriber, published: dict[
     assert duplicates <= allowed
 
 
-@pytest.mark.parametrize("seed", range(2), ids=lambda seed: f"seed-{seed}")
+@pytest.mark.parametrize("seed", range(5), ids=lambda seed: f"seed-{seed}")
 def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
 ) -> None:

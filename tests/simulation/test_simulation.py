@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.simulation.bugs import PLANTED
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, KEY_SHARED_FROM
 
 TOP = Path(__file__).resolve().parents[2]
-SEEDS_PER_CASE = 100
-EVERY_DAY, NIGHTLY = range(0, 400, SEEDS_PER_CASE), range(400, 4000, SEEDS_PER_CASE)
+SEEDS_PER_CASE = 200
+EVERY_DAY, NIGHTLY = range(0, 2000, SEEDS_PER_CASE), range(2000, 4000, SEEDS_PER_CASE)
 OF_A_KIND = range(0, 1000, SEEDS_PER_CASE)
 """From the first seed of the kind on; all but the first case are nightly."""
 ENOUGH_SEEDS = 600
@@ -62,6 +62,12 @@ def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over(fi
 @pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
 def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another(first: int) -> None:
     check(GROUPS_FROM + first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_members_that_share_partitions_by_key_lose_nothing(first: int) -> None:
+    check(KEY_SHARED_FROM + first)
 
 
 @pytest.mark.parametrize("seed", KEPT)

@@ -116,8 +116,8 @@ def test_members_of_a_group_and_what_each_gets_are_shown(hoot: Hoot, queue: str)
             for number in (number for number, member in held.items() if member == name):
                 child.says(f"to-{name}-{number}")
         assert hoot.refused(*subscribe, "--kind", "failover", "--limit", "1")["error"] == "group_mismatch"
-    told = hoot.refused("subscribe", queue, "--kind", "key_shared", "--limit", "1", status=2)
-    assert "one member at a time" in told["message"]
+    told = hoot.refused("subscribe", queue, "--kind", "broadcast", "--limit", "1", status=2)
+    assert "key_shared" in told["message"], "what there is"
 
 
 def shares(hoot: Hoot, queue: str) -> list[list[int]]:
