@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ from delivery import connect
 from delivery.bench.cases import Setup, _queue, drain, filter as filter_case, live
 from delivery.local import LocalEngine
 from tests.integration.cli.running import Hoot
+from tests.integration.engine import Engine
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MESSAGES = 30_000
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with LocalEngine(tmp_path_factory.mktemp("engine")) as running:
-        yield running
 
 
 def test_two_hosts_own_half_of_the_partitions_each_and_every_message_is_delivered(tmp_path: Path) -> None:
@@ -53,8 +47,8 @@ def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str)
     [{}, {"apart": True}, {"expression": "body.n < 20 AND topic LIKE 'w%'"}, {"selectivity": 1.0}],
     ids=["mixed", "apart", "expression", "all"],
 )
-def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, engine: LocalEngine, options: dict[str, Any]) -> None:
-    with connect(engine.address) as client:
-        found = filter_case(Setup(client, engine.address, tmp_path, 100, MESSAGES, "os", **options))
+def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, running: Engine, options: dict[str, Any]) -> None:
+    with connect(running.address) as client:
+        found = filter_case(Setup(client, running.address, tmp_path, 100, MESSAGES, "os", **options))
     assert MESSAGES - 5_000 < found.messages <= MESSAGES
     assert found.messages_per_second > 0

@@ -57,7 +57,7 @@ class Site:
     def publish(self) -> int:
         """Publish on a new connection; the last id."""
         with self.connect() as connection:
-            reply = connection.call("publish", QUEUE, 0, GOOD, deadline=5.0)
+            reply = connection.call("publish", QUEUE, 0, GOOD, None, deadline=5.0)
         return int(reply.baseId) + len(ROWS) - 1
 
     def ask_listener(self) -> None:
@@ -106,7 +106,7 @@ def check_memory(pid: int, run: Callable[[], object]) -> None:
 
 
 def test_hostile_frames_end_their_connection_at_a_host_and_publishing_goes_on(site: Site) -> None:
-    publish = hostile.proper("RegionHost", "publish", QUEUE, 0, GOOD)
+    publish = hostile.proper("RegionHost", "publish", QUEUE, 0, GOOD, None)
     whole = list(hostile.truncated(publish))
     stored, last_id, sent = site.stored(), 0, 0
 
@@ -171,7 +171,7 @@ def test_an_unknown_method_is_refused_by_name_and_the_connection_stays(site: Sit
 
 def test_a_frame_that_comes_byte_by_byte_is_given_up_in_time_and_holds_nobody_up(site: Site) -> None:
     """Its first byte begins the time that it has, however regularly the others come."""
-    frame = hostile.proper("RegionHost", "publish", QUEUE, 0, GOOD)
+    frame = hostile.proper("RegionHost", "publish", QUEUE, 0, GOOD, None)
     stored = site.stored()
     with ExitStack() as others:
         silent = [others.enter_context(Peer(site.host.port)) for _ in range(10)]
@@ -238,11 +238,11 @@ def test_a_batch_that_lies_is_refused_with_its_reason_and_nothing_of_it_is_store
     with site.connect() as connection:
         for name, batch, code in hostile.lying_batches():
             with pytest.raises(HootError) as caught:
-                connection.call("publish", QUEUE, 0, batch)
+                connection.call("publish", QUEUE, 0, batch, None)
             assert (caught.value.code, caught.value.retryable) == (code, False), f"{name}: {caught.value}"
             assert "\n" not in caught.value.message
         assert site.stored() == stored
-        reply = connection.call("publish", QUEUE, 0, GOOD)
+        reply = connection.call("publish", QUEUE, 0, GOOD, None)
     assert site.stored() == stored + len(ROWS)
     site.check_arrived(reply.baseId + len(ROWS) - 1)
 
@@ -253,7 +253,7 @@ def test_batches_flipped_at_random_are_refused_and_the_connection_goes_on(site: 
     with site.connect() as connection:
         for _ in range(300):
             with pytest.raises(HootError) as caught:
-                connection.call("publish", QUEUE, 0, hostile.flipped(rng.randrange(len(GOOD))))
+                connection.call("publish", QUEUE, 0, hostile.flipped(rng.randrange(len(GOOD))), None)
             assert caught.value.code == "corrupt_record"
         assert connection.usable
     assert site.stored() == stored
@@ -262,12 +262,16 @@ def test_batches_flipped_at_random_are_refused_and_the_connection_goes_on(site: 
 def test_extreme_producer_numbers_are_a_producers_own_affair(site: Site) -> None:
     last = 2**63 - 1
     with site.connect() as connection:
-        first = connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=last, producer_sequence=last))
-        again = connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=last, producer_sequence=last))
+        first = connection.call(
+            "publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=last, producer_sequence=last), None
+        )
+        again = connection.call(
+            "publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=last, producer_sequence=last), None
+        )
         assert (again.baseId, again.duplicate) == (first.baseId, True)
-        connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=1, producer_sequence=0))
+        connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=1, producer_sequence=0), None)
         with pytest.raises(OutOfSequence):
-            connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=1, producer_sequence=last))
+            connection.call("publish", QUEUE, 0, hostile.relabelled(GOOD, producer_id=1, producer_sequence=last), None)
     site.check_arrived(site.publish())
 
 

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 def three(zookeeper: str, folder: Path) -> Iterator[Child]:
     """Three hosts in processes, on one ZooKeeper and one data folder."""
     arguments = ["serve", "--zookeeper", zookeeper, "--data", str(folder), "--processes", "3"]
-    with Child(*arguments, "--session-timeout", "2s", "--set", "rebalance_seconds=0") as child:
+    arguments += ["--port", "0", "--http-port", "0", "--session-timeout", "2s", "--set", "rebalance_seconds=0"]
+    with Child(*arguments) as child:
         eventually(lambda: sum("listens on" in line for line in child.lines) == 3, "three hosts listen", 60)
         yield child
 
