@@ -3,7 +3,8 @@
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, bound,
 listener, members, retry, replay, pause, flow, lag, lag_seconds, parked, verdict}` with the filter as a rule, null
 without one, and the listener as `host:port`, null when none is attached, or those who are are members: `{member,
-listener, partitions}`, where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy,
+listener, partitions, shares}`, where the listener is null for one that is gone, and `shares` has its part of
+the keys of each partition that members share; `retry` has the fields of a RetryPolicy,
 `replay` is `{of, finished}`, null for what is none, `pause` is `{since, until}`, null when it is not paused, and `flow`
 has the fields of a Flow, 0 for no limit. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is
 not acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the worst partition,

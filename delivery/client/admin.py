@@ -141,7 +141,7 @@ class Admin:
         record = new_record(request, name, queue, None, partial(self._last_id, queue.name), wall.ms())
         if found is not None:
             self._catalog.delete_subscription(found.queue, name)
-        self._catalog.put_subscription(record, create=True)
+        self._catalog.create_subscription(record)
         return record
 
     def update_subscription(

@@ -127,12 +127,11 @@ def register(running: Engine, queue: str, name: str, port: int) -> ZooKeeperClie
     session.start()
     catalog = open_catalog(session)
     record = catalog.queue(queue)
-    catalog.put_subscription(
+    catalog.create_subscription(
         SubscriptionRecord(
             name=name, queue=queue, generation=record.generation, created_ms=0, starts={0: 0}, all_partitions=True,
             topics=(),
-        ),
-        create=True,
+        )
     )  # fmt: skip
     catalog.attach(queue, name, ListenerRecord(address="127.0.0.1", port=port, token="the-right-token"), replace=None)
     return session

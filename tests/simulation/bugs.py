@@ -25,10 +25,10 @@ from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
 from subscriber import pushes
-from tests.simulation import client_bugs
+from tests.simulation import client_bugs, position_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM
+from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -302,6 +302,10 @@ PLANTED: dict[str, Planted] = {
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 30),
     "slots gone on too far": Planted(_slots_gone_on_too_far, "I5", first=KEY_SHARED_FROM),
+    **{
+        f"position: {name}": Planted(plant, breaks, first=REPLAYS_FROM)
+        for name, (plant, breaks) in position_bugs.FOUND_AS.items()
+    },
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),

@@ -140,3 +140,7 @@ def test_any_snapshot_whatever_has_one_verdict(data: st.DataObject) -> None:
     assert judged.name in LEVELS
     assert judged.text
     assert judged == verdict(observation)
+
+
+def test_where_members_share_a_partition_it_says_which_of_them_it_is_about() -> None:
+    assert verdict(seen(**STUCK, member="billing-3")).text == f"member billing-3: {verdict(seen(**STUCK)).text}"

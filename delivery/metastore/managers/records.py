@@ -177,6 +177,22 @@ def check_state(state: SubscriptionState) -> str | None:
     return None if sane and all(one.ids for one in state.parked) else str(state)[:200]
 
 
+_fine: set[bytes] = set()
+"""Retry policies with flows that can be, as they are written: a host reads all its subscriptions time and again, and
+most of them have the same."""
+_FINE_MAX: Final = 1000
+
+
+def _wrong_options(record: SubscriptionRecord) -> str:
+    text = msgspec.json.encode((record.retry, record.flow))
+    if text in _fine:
+        return ""
+    wrong = wrong_in(record.retry) or wrong_in_flow(record.flow)
+    if not wrong and len(_fine) < _FINE_MAX:
+        _fine.add(text)
+    return wrong
+
+
 def check_preferences(record: SubscriptionRecord) -> str | None:
     """What is wrong with a subscription's record, None when nothing is."""
     try:
@@ -185,7 +201,7 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
-    if wrong := wrong_in(record.retry) or wrong_in_flow(record.flow):
+    if wrong := _wrong_options(record):
         return wrong
     if wrong := wrong_in_replay(record.replay) if record.replay else "":
         return wrong
