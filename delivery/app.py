@@ -32,6 +32,7 @@ from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi
+from delivery.api.transacting import TransactionService
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
@@ -174,6 +175,7 @@ class Host:
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
+        self._transactions = TransactionService(catalog, self._membership, self._publisher, self.metrics)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
@@ -182,7 +184,7 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
+        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), _limits(config))
         self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -190,13 +192,16 @@ class Host:
         self._watch(tail)
 
     def _make_http(self, catalog: Catalog) -> Connections:
-        topics = TopicRoutes(
+        self._topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+            self._config.waiting_polls_max,
         )  # fmt: skip
+        more = self._transactions.routes(self._topics.answered)
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, topics.routes())
-        return Connections(app, self._config.connections_max)
+        http = partial(make_app, self.metrics, self.not_ready, exposing.refresh)
+        app = self._topics.app(lambda routes: http([*routes, *more]))
+        return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
@@ -209,6 +214,7 @@ class Host:
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
+            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -227,7 +233,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing, self._subscribing,
+                self._sealing, self._subscribing, self._transactions,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
@@ -255,6 +261,7 @@ class Host:
     async def _drain(self, served: trio.Event) -> None:
         """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
         self._stopping = True
+        self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)

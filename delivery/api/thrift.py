@@ -151,6 +151,15 @@ class ThriftApi:
     async def _call_createSubscription(self, args: Any) -> None:  # noqa: N802
         await self._subscribing.create(args.queue, args.name, args.options)
 
+    async def _call_updateSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.update(args.queue, args.name, args.changes)
+
+    async def _call_pauseSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.pause(args.queue, args.name, args.forMs)
+
+    async def _call_resumeSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.resume(args.queue, args.name)
+
     async def _call_deleteSubscription(self, args: Any) -> None:  # noqa: N802
         await self._subscribing.delete(args.queue, args.name)
 

@@ -98,6 +98,7 @@ def _of_worker(
         began_ms=at.ms(pulse.began), position=window.position, heard=window.told,
         scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
         trend=None if window.position >= end else pulse.trend, full=parts.sender.is_held_up,
+        limited=parts.sender.is_limited,
         delivered_ms=at.ms(pulse.delivered_at), acknowledged_ms=at.ms(pulse.acknowledged_at),
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,

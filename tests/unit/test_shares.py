@@ -140,3 +140,11 @@ def test_who_knows_of_no_shares_goes_on_at_the_position_with_what_is_parked_befo
     assert shared.without_shares() == SubscriptionState(10, 1, "g", 1, parked=(ParkedKey(b"k", (5, 8)),))
     alone = SubscriptionState(10, 1, "g", 1, parked=parked)
     assert alone.without_shares() == alone
+
+
+def test_what_was_reached_is_that_of_the_share_a_message_falls_into() -> None:
+    slot = slot_of_key(b"k")
+    shares = (Share("a", as_ranges(ALL - {slot}), 10), Share("b", ((slot, slot),), 50))
+    shared = SubscriptionState(10, 1, "g", 1, shares=shares)
+    assert (shared.reached(b"k", 30), shared.reached(b"other", 30)) == (50, 10)
+    assert SubscriptionState(10, 1, "g", 1).reached(None, 30) == 10
