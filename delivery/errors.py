@@ -47,6 +47,12 @@ class UnknownQueue(HootError):
     code = "unknown_queue"
 
 
+class AnsweredLongAgo(InvalidRequest):
+    """A producer's batch that came before others which were taken since; which ids it got is not remembered."""
+
+    code = "answered_long_ago"
+
+
 class QueueExists(HootError):
     """A queue of that name is already there."""
 
