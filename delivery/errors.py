@@ -53,6 +53,12 @@ class AnsweredLongAgo(InvalidRequest):
     code = "answered_long_ago"
 
 
+class SequenceReused(InvalidRequest):
+    """A producer's batch has the number of another one, which was taken: what it holds is not stored."""
+
+    code = "sequence_reused"
+
+
 class QueueExists(HootError):
     """A queue of that name is already there."""
 

@@ -59,8 +59,9 @@ class Cut(msgspec.Struct, frozen=True):
 
     queue: str
     partition: int
-    count: int
     data: bytes
+    whole: bool
+    """Whether these are all rows of the task that go that way: the same rows in whatever order they come."""
 
 
 class Cutter:
@@ -73,7 +74,7 @@ class Cutter:
         self._origin, self._queue, self._settings = origin, queue, settings
         self._known: dict[str, QueueSettings] = {}
         self._block: list[pa.RecordBatch] = []
-        self._count = self._bytes = 0
+        self._count = self._bytes = self._blocks = 0
         self._numbers: dict[tuple[str, int], int] = {}
         """Batches so far, by queue and partition."""
         self._turns: dict[str, int] = {}
@@ -91,46 +92,49 @@ class Cutter:
             if until > at:
                 self._keep(rows.slice(at, until - at), ends[until - 1] - (ends[at - 1] if at else 0))
             if until < len(ends):
-                yield from self.rest()
+                yield from self._of_block(last=False)
             at = until
 
-    def rest(self) -> Iterator[Cut]:
-        """What was taken and not given yet."""
-        if not self._block:
-            return
-        block = _joined(self._block)
-        self._block, self._count, self._bytes = [], 0, 0
-        if self._queue:
-            yield from self._of_queue(self._queue, block)
-            return
-        names = block["queue"].dictionary_encode()
-        for number, rows in grouped(block, names.indices):
-            yield from self._of_queue(names.dictionary[number].as_py(), rows)
+    def finish(self) -> Iterator[Cut]:
+        """What was taken and not given yet; nothing follows."""
+        if self._block:
+            yield from self._of_block(last=True)
 
     def _keep(self, rows: pa.RecordBatch, size: int) -> None:
         self._block.append(rows)
         self._count += len(rows)
         self._bytes += size
 
-    def _of_queue(self, queue: str, rows: pa.RecordBatch) -> Iterator[Cut]:
+    def _of_block(self, *, last: bool) -> Iterator[Cut]:
+        block, only = _joined(self._block), last and not self._blocks
+        self._block, self._count, self._bytes, self._blocks = [], 0, 0, self._blocks + 1
+        if self._queue:
+            yield from self._of_queue(self._queue, block, only=only)
+            return
+        names = block["queue"].dictionary_encode()
+        for number, rows in grouped(block, names.indices):
+            yield from self._of_queue(names.dictionary[number].as_py(), rows, only=only)
+
+    def _of_queue(self, queue: str, rows: pa.RecordBatch, *, only: bool) -> Iterator[Cut]:
         settings = self._known.get(queue)
         if settings is None:
             settings = self._known[queue] = self._settings(queue)
         check_sizes(rows, queue, settings)
         for partition, some in grouped(rows, places(rows, queue, settings.partitions)):
-            for piece in pieces(some):
+            divided = list(pieces(some))
+            for piece in divided:
                 chosen = self._next(queue, settings.partitions) if partition == _ANYWHERE else partition
-                yield self._cut(queue, chosen, piece)
+                yield Cut(queue, chosen, self._packed(queue, chosen, piece), only and len(divided) == 1)
 
     def _next(self, queue: str, partitions: int) -> int:
         turn = self._turns.get(queue, self._origin.task + self._origin.round)
         self._turns[queue] = turn + 1
         return turn % partitions
 
-    def _cut(self, queue: str, partition: int, rows: pa.RecordBatch) -> Cut:
+    def _packed(self, queue: str, partition: int, rows: pa.RecordBatch) -> bytes:
         number = self._numbers[queue, partition] = self._numbers.get((queue, partition), 0) + 1
         producer, sequence = self._origin.producer(queue), self._origin.sequence(number)
-        return Cut(queue, partition, len(rows), pack(rows, partition, producer, sequence))
+        return pack(rows, partition, producer, sequence)
 
 
 def places(rows: pa.RecordBatch, queue: str, partitions: int) -> pa.Array:

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class Engine:
-    """Region hosts as a reader or writer sees them. Blocking; for one thread."""
+    """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
@@ -74,13 +74,12 @@ class Engine:
         """What was chosen for a queue. Raises UnknownQueue, MetadataUnavailable."""
         return self._catalog.queue(queue).settings
 
-    def publish(self, queue: str, partition: int, batch: bytes) -> int:
-        """Have a batch stored that its producer and sequence keep from being stored twice; how many messages it has.
+    def publish(self, queue: str, partition: int, batch: bytes) -> None:
+        """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
 
         Raises what the owner refuses it with; after PUBLISH_SECONDS what kept it from being stored.
         """
-        reply = self._calls.call(queue, partition, "publish", queue, partition, batch, timeout=PUBLISH_SECONDS)
-        return int(reply.count)
+        self._calls.call(queue, partition, "publish", queue, partition, batch, timeout=PUBLISH_SECONDS)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""

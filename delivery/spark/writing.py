@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from delivery.errors import AnsweredLongAgo, HootError
+from delivery.errors import AnsweredLongAgo, HootError, SequenceReused
 from delivery.spark.cutting import Cut, Cutter, Origin
 from delivery.spark.planning import Engine, engine
 
@@ -19,7 +19,7 @@ BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class RowsDiffer(HootError):
-    """A task that ran again had other rows than before, so that nobody can say which of them are stored."""
+    """A task that ran again has other rows than before, of which some are stored and some would be lost."""
 
     code = "rows_differ"
 
@@ -83,7 +83,7 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
         for batch in chain([first], some):
             for cut in cutter.add(batch):
                 outlets.put(cut)
-        for cut in cutter.rest():
+        for cut in cutter.finish():
             outlets.put(cut)
         outlets.finish()
 
@@ -91,11 +91,13 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
 def store(hosts: Engine, cut: Cut) -> None:
     """Have a batch stored, if it is not stored yet."""
     try:
-        count = hosts.publish(cut.queue, cut.partition, cut.data)
+        hosts.publish(cut.queue, cut.partition, cut.data)
     except AnsweredLongAgo:
         return  # by the run before this one, or by the round after it, which Spark begins when this one is done
-    if count != cut.count:
+    except SequenceReused as error:
+        if cut.whole:
+            return  # the same rows are stored in another order
         raise RowsDiffer(
-            f"a batch of {cut.count} rows for {cut.queue}/{cut.partition} was stored before with {count}: the rows of"
-            " its task are not the same, in the same order, each time that it runs"
-        )
+            f"an earlier run of this task stored other rows in {cut.queue}/{cut.partition} at this place: its rows must"
+            f" be the same, in the same order, each time that it runs ({error.message})"
+        ) from error

@@ -42,6 +42,8 @@ class StoredBatch(msgspec.Struct, frozen=True):
     sequence: int
     base_id: int
     count: int
+    crc: int = 0
+    """The checksum of its payload as it was published, 0 where that is not known."""
 
 
 class PartitionState(msgspec.Struct, frozen=True):

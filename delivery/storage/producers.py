@@ -29,10 +29,14 @@ class Producers:
         for batch in stored:
             self.keep(batch)
 
-    def note(self, header: Header) -> None:
-        """A batch with this header is stored now. Producer id 0 means that nobody will ask."""
+    def note(self, header: Header, *, published: bool = True) -> None:
+        """A batch with this header is stored now. Producer id 0 means that nobody will ask.
+
+        `published` says whether the payload is the one that was published, byte for byte.
+        """
         if header.producer_id:
-            self.keep(StoredBatch(header.producer_id, header.producer_sequence, header.base_id, header.count))
+            crc = header.payload_crc if published else 0
+            self.keep(StoredBatch(header.producer_id, header.producer_sequence, header.base_id, header.count, crc))
 
     def keep(self, batch: StoredBatch) -> None:
         """Remember a batch that is stored now."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from delivery.batch.sequences import begun_anew
-from delivery.errors import AnsweredLongAgo, InvalidRequest, OutOfSequence
+from delivery.errors import AnsweredLongAgo, InvalidRequest, OutOfSequence, SequenceReused
 from delivery.publish.producers import Producers
 from delivery.storage import producers as memory
 from delivery.storage.base import StoredBatch
@@ -60,6 +60,17 @@ def test_a_repeated_batch_that_is_under_way_leads_to_that_one() -> None:
     producers.take(1, 0, "the first")
     assert producers.find(1, 0) == "the first"
     assert producers.find(1, 1) is None
+
+
+def test_another_payload_under_a_number_that_was_taken_is_refused() -> None:
+    producers: Producers[str] = Producers([StoredBatch(1, 1, base_id=10, count=1, crc=77), stored(2)])
+    producers.take(1, 3, "under way", 79)
+    assert producers.find(1, 1, 77) is not None
+    assert producers.find(1, 3, 79) == "under way"
+    assert producers.find(1, 2, 78) == stored(2), "of which nothing else is known"
+    for sequence in (1, 3):
+        with pytest.raises(SequenceReused):
+            producers.find(1, sequence, 80)
 
 
 def test_what_the_store_remembered_is_known_after_a_restart() -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from delivery.errors import AnsweredLongAgo, HootError, InvalidRequest, StorageUnavailable
+from delivery.errors import AnsweredLongAgo, HootError, InvalidRequest, SequenceReused, StorageUnavailable
 from delivery.spark.cutting import Cut
 from delivery.spark.planning import Engine
 from delivery.spark.sinkoptions import write_options
@@ -43,8 +43,8 @@ COPIED = schema(
 )  # fmt: skip
 
 
-def cut(place: int = 0, data: bytes = b"x", count: int = 3) -> Cut:
-    return Cut("orders", place, count, data)
+def cut(place: int = 0, data: bytes = b"x", *, whole: bool = False) -> Cut:
+    return Cut("orders", place, data, whole)
 
 
 def test_a_write_takes_the_columns_of_a_read_and_has_an_id_of_its_own() -> None:
@@ -141,26 +141,26 @@ def test_what_is_not_stored_fails_the_task() -> None:
 
 
 class Answering:
-    """An engine that answers a publish with a count or an error."""
+    """An engine that answers a publish with nothing, or with an error."""
 
-    def __init__(self, answer: int | HootError) -> None:
+    def __init__(self, answer: HootError | None) -> None:
         self._answer = answer
 
-    def publish(self, *_: object) -> int:
-        if isinstance(self._answer, HootError):
+    def publish(self, *_: object) -> None:
+        if self._answer is not None:
             raise self._answer
-        return self._answer
 
 
-def store_with(answer: int | HootError) -> None:
-    store(cast("Engine", Answering(answer)), cut())
+def store_with(answer: HootError | None, *, whole: bool = False) -> None:
+    store(cast("Engine", Answering(answer)), cut(whole=whole))
 
 
 def test_a_batch_that_was_stored_by_an_earlier_run_counts_as_stored() -> None:
-    store_with(3)
+    store_with(None)
     store_with(AnsweredLongAgo("batch 1 was answered long ago"))
 
 
-def test_a_task_that_has_other_rows_when_it_runs_again_is_told() -> None:
-    with pytest.raises(RowsDiffer, match="3 rows for orders/0 was stored before with 4"):
-        store_with(4)
+def test_a_task_that_has_other_rows_when_it_runs_again_is_told_unless_they_only_come_in_another_order() -> None:
+    store_with(SequenceReused("batch 1 is not the one that was taken"), whole=True)
+    with pytest.raises(RowsDiffer, match="stored other rows in orders/0"):
+        store_with(SequenceReused("batch 1 is not the one that was taken"))

@@ -44,7 +44,7 @@ def test_every_row_is_a_message_with_its_key_topic_headers_and_partition(
 ) -> None:
     with connect(running.address) as client:
         client.create_queue("written", partitions=3)
-    rows = spark.range(0, 1000, numPartitions=4).selectExpr(
+    rows = spark.range(0, 1000, numPartitions=2).selectExpr(
         "concat('body-', id) as value", "if(id % 2 = 0, concat('k', id), null) as key",
         "if(id % 3 = 0, 'a', 'b') as topic", "if(id % 5 = 0, 2, null) as partition",
         "array(named_struct('key', 'n', 'value', cast(string(id) as binary))) as headers",
@@ -68,7 +68,7 @@ def test_a_copy_of_queues_goes_where_the_column_says_and_once_under_one_write_id
     with connect(running.address) as client:
         for name in ("copy-a", "copy-b"):
             client.create_queue(name, partitions=2)
-    rows = spark.range(0, 3000, numPartitions=3).selectExpr(
+    rows = spark.range(0, 3000, numPartitions=2).selectExpr(
         "string(id) as value", "if(id % 3 = 0, 'copy-a', 'copy-b') as queue"
     )
     for _ in range(2):
