@@ -66,8 +66,9 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile $(TEST_ARGS)
 
-nightly: $(STAMP) ## the long runs: many seeds, random kills, and five seeds of chaos for three minutes each
+nightly: $(STAMP) ## the long runs: many seeds and examples, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
+	$(BIN)/python -m pytest -m "hypothesis and not hbase" --hypothesis-profile nightly --timeout 3600 $(TEST_ARGS)
 	$(BIN)/python -m tests.chaos --minutes 3 --seed 100 --runs $(NIGHTLY_RUNS)
 
 simulate: $(STAMP) ## a simulated region under faults, seed after seed (SEEDS=1000 FIRST=0)

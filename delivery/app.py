@@ -45,7 +45,9 @@ from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
+from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.placed import hbase_place
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
@@ -60,6 +62,9 @@ log = logging.getLogger(__name__)
 
 _LAST_REPLIES_SECONDS: Final = 1.0
 """After everything was stored or refused, for the replies to get out."""
+
+_SWEEP_SECONDS: Final = 3600.0
+"""Between two looks at what the MetaStore keeps of removed entries."""
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
@@ -101,7 +106,8 @@ async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
 @asynccontextmanager
 async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
     zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    catalog = open_catalog(zookeeper)
+    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
+    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
     try:
         await trio.to_thread.run_sync(zookeeper.start)
         await trio.to_thread.run_sync(catalog.ensure_layout)
@@ -148,7 +154,7 @@ class Host:
         self, config: HostConfig, record: HostRecord, store: MessageStore, zookeeper: ZooKeeperClient, catalog: Catalog,
         listeners: list[trio.SocketListener],
     ) -> None:  # fmt: skip
-        self._config, self._record, self._zookeeper = config, record, zookeeper
+        self._config, self._record, self._zookeeper, self._catalog = config, record, zookeeper, catalog
         self.metrics = Metrics()
         tail = TailCache(config.tail_cache_bytes)
         self._membership = Membership(zookeeper, catalog, record, config.reconcile_seconds)
@@ -226,6 +232,7 @@ class Host:
             for part in parts:
                 await base.start(part.run)
             base.start_soon(self._expire_scanners)
+            base.start_soon(self._sweep)
             async with trio.open_nursery() as serving:
                 if http:
                     await serving.start(self._http.serve, http)
@@ -265,6 +272,16 @@ class Host:
         while True:
             await trio.sleep(self._config.scanner_idle_seconds)
             self._scanners.expire(trio.current_time())
+
+    async def _sweep(self) -> None:
+        """Whatever host comes to it first does it for all."""
+        while True:
+            try:
+                if gone := await trio.to_thread.run_sync(self._catalog.sweep, abandon_on_cancel=True):
+                    log.info("%d entries of the metadata that were removed are deleted for good", gone)
+            except HootError as error:
+                log.warning("what was removed of the metadata cannot be deleted for good: %s", error)
+            await trio.sleep(_SWEEP_SECONDS)
 
     def not_ready(self) -> list[str]:
         """Why this host cannot do its work now, a line each."""

@@ -14,6 +14,7 @@ import msgspec
 
 from delivery.batch import BATCH_BYTES_MAX
 from delivery.errors import ConfigError
+from delivery.model import LAYOUTS
 from delivery.networks import Networks, is_loopback, parse_networks
 
 MIB: Final = 1 << 20
@@ -48,8 +49,12 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     none."""
     hbase_prefix: str = "hoot"
     """What the names of this cluster's tables begin with."""
+    hbase_metadata: str = ""
+    """Kinds of metadata that are kept in HBase instead of in ZooKeeper, of `ownership`, `persistence`, `queues` and
+    `subscriptions`, with commas between: for millions of subscriptions. All hosts of a cluster say the same."""
     hbase_layout: str = "rows"
-    """`rows`: a row per message, readable by anything; `batches`: a cell per batch, faster. For new partitions."""
+    """`rows`: a row per message, readable by anything; `batches`: a cell per batch, faster. Of the new partitions of
+    queues that ask for none."""
     hbase_call_seconds: float = 30.0
     """For one exchange with a gateway: a region server that died stalls its regions for up to some 15 s."""
 
@@ -189,7 +194,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return [text for holds, text in rules if not holds()]
 
 
-_CHOICES: Final = {"store": ("log", "hbase"), "hbase_layout": ("rows", "batches")}
+_CHOICES: Final = {"store": ("log", "hbase"), "hbase_layout": LAYOUTS}
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "hbase_call_seconds": (1, 600),

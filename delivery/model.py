@@ -29,6 +29,10 @@ Durability = Literal["fsync", "os", "memory"]
 """What an acknowledged publish means: on disk; handed to the operating system; in this process's memory only."""
 DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
 
+Layout = Literal["rows", "batches"]
+"""How messages lie in HBase: a row each, which anything can read; or a cell for each record batch, for rate."""
+LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
+
 ASIDE: Final = "hoot."
 """Begins the topics of what the engine itself keeps between the messages of a partition (`messaging.marks`).
 
@@ -107,6 +111,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retention_bytes: int | None = None
     """The oldest segments of a partition are dropped above this size. None keeps them."""
     body_bytes_max: int = BODY_BYTES_DEFAULT
+    layout: Layout | None = None
+    """Of the messages in HBase, for good; None as the hosts are set up. No other store has layouts."""
 
 
 def check_settings(settings: QueueSettings) -> QueueSettings:
@@ -116,6 +122,8 @@ def check_settings(settings: QueueSettings) -> QueueSettings:
         wrong.append(f"partitions must be 1 to {PARTITIONS_MAX}, not {settings.partitions}")
     if settings.durability not in DURABILITIES:
         wrong.append(f"durability must be one of {', '.join(DURABILITIES)}, not {settings.durability!r}")
+    if settings.layout is not None and settings.layout not in LAYOUTS:
+        wrong.append(f"layout must be one of {', '.join(LAYOUTS)}, not {str(settings.layout)[:40]!r}")
     if settings.ttl_seconds is not None and not 1 <= settings.ttl_seconds <= 3.2e9:
         wrong.append(f"ttl must be 1 second to 100 years, not {settings.ttl_seconds} s")
     if settings.retention_bytes is not None and not 1 << 20 <= settings.retention_bytes <= 1 << 60:

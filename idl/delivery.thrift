@@ -90,8 +90,8 @@ struct SubscriptionOptions {
   4: map<i32, string> starts    // instead of `start`: per partition; those not named begin at the latest message
   5: optional RetryPolicy retryPolicy
   6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
-  7: optional string kind       // "exclusive" (the default), "failover" or "shared" (docs/groups.md); listeners can be
-                                // attached by attachListener to exclusive ones alone
+  7: optional string kind       // "exclusive" (the default), "failover", "shared" or "key_shared" (docs/groups.md);
+                                // listeners can be attached by attachListener to exclusive ones alone
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -157,11 +157,15 @@ struct Observation {
   38: i64 zookeeperLostMs
   39: bool paced
   40: string pausedBy
+  41: string member
 }
 
 service RegionHost {
   // packed
-  PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch) throws (1: HootError error)
+  /* `generation` is that of the queue that is meant, as its record in ZooKeeper has it: unknown_queue when the queue was
+     deleted, also if there is another one of the same name now. Absent: whichever is known to the host. */
+  PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch, 4: optional string generation)
+    throws (1: HootError error)
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
   i64 countMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo) throws (1: HootError error)

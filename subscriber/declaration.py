@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
@@ -125,7 +126,9 @@ class Declaration:
     def _delete(self, queue: str) -> None:
         """Delete the durable state of a subscription while nothing runs."""
         with ZooKeeperClient(self.settings.zookeeper) as zookeeper:
-            SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force).delete_matching(queue)
+            registration = SubscriberZooKeeper(zookeeper, self.name, force=self.settings.force)
+            with contextlib.closing(registration):
+                registration.delete_matching(queue)
 
     def _emit(self, event: Event) -> None:
         for call in self._event_callbacks:

@@ -169,6 +169,11 @@ def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord, *
     if effects and manual:
         raise InvalidRequest("an effect is handled when it is committed: it cannot be acknowledged by hand")
     ordered = any(one.needs_order for one in effects)
+    if ordered and record.kind == "key_shared":
+        raise InvalidRequest(
+            "exactly_once keeps one position for each partition, which does not do for kind='key_shared', where several"
+            " members share one: use idempotent"
+        )
     if ordered and record.retry.order != "partition":
         raise InvalidRequest(
             "exactly_once keeps one position for each partition, which does not do for RetryPolicy(order='key'):"

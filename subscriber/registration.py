@@ -70,6 +70,10 @@ class SubscriberZooKeeper:
         self._catalog = open_catalog(zookeeper)
         self._hosts = Hosts(self._catalog)
 
+    def close(self) -> None:
+        """End what it has opened beside the ZooKeeper client; nothing of it may be used after that."""
+        self._catalog.close()
+
     def check_address(self, address: str) -> None:
         """Whether region hosts connect to a listener there, as far as that can be told without resolving a name.
 

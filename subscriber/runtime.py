@@ -257,6 +257,7 @@ class Runtime:
             attachment.end()
             attachment.subscription.state = "stopped"
         self._patterns.stop()
+        self._registration.close()
         await hop.run_sync(self._zookeeper.stop)
 
     # -- news

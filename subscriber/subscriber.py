@@ -72,10 +72,10 @@ class Subscriber(Declaration):
         exists goes on at its checkpoints, with the partitions given now.
         `retry` says what becomes of messages that are not handled: a RetryPolicy, or a mapping of those of its fields
         that are to change (None: back to the default); without, it stays as it is. `kind` says whether others may be
-        attached beside this one ("failover", "shared": docs/groups.md); None leaves that as it is. With the mode
-        "create" it must not be there yet, with "attach" it must. With `manual` listeners get a ManualMessage, which is
-        handled when its `ack` was called, and not when they return. `bound` says that only so many of the newest
-        messages of a partition matter, and those before them are left out (0: all; None leaves that as it is).
+        attached beside this one ("failover", "shared", "key_shared": docs/groups.md); None leaves that as it is. With
+        mode "create" it must not be there yet, with "attach" it must. With `manual` listeners get a ManualMessage,
+        which is handled when its `ack` was called, and not when they return. `bound` says that only so many of the
+        newest messages of a partition matter, and those before them are left out (0: all; None leaves that as it is).
 
         `flow` limits how fast messages come (docs/flow.md): a Flow, or a mapping of those of its fields that are to
         change. With `concurrency` above 1 so many callbacks of this subscription run at the same time: each partition,

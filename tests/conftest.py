@@ -16,7 +16,8 @@ from tests.hbase import __main__ as running
 from tests.hbase.server import HBase
 
 # How long an example takes is no property of the code: it depends on what else the machine does.
-settings.register_profile("hoot", deadline=None)
+settings.register_profile("hoot", deadline=None, max_examples=40)
+settings.register_profile("nightly", deadline=None, max_examples=400)  # see the Makefile
 settings.load_profile("hoot")
 
 

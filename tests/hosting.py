@@ -50,6 +50,8 @@ class ScriptedCluster:
         self.gate: threading.Event | None = None
         """While there is one that is not set, claims wait for it in their thread."""
         self.corrupt: list[CorruptRecord] = []
+        self.look: Callable[[], None] | None = None
+        """How this host learns of a queue made anew, when it is asked for a generation that it does not know."""
         self.gone: set[str] = set()
         """Hosts that are registered and dead."""
 
@@ -57,9 +59,13 @@ class ScriptedCluster:
         if self.silent:
             raise MetadataUnavailable("no answer")
 
-    async def get(self, name: str) -> QueueRecord:
+    async def get(self, name: str, generation: str = "") -> QueueRecord:
         if name not in self.records:
             raise UnknownQueue(f"there is no queue {name!r}")
+        if generation not in ("", self.records[name].generation) and self.look is not None:
+            self.look()
+        if generation not in ("", self.records[name].generation):
+            raise UnknownQueue(f"another queue has the name {name!r}")
         return self.records[name]
 
 

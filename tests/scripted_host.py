@@ -16,7 +16,8 @@ from delivery.client.machine import Target
 from delivery.client.outgoing import Outgoing
 from delivery.errors import CorruptRecord, HootError, OutOfSequence
 from delivery.metastore.managers.records import OwnerInfo
-from delivery.metastore.records import HostRecord
+from delivery.metastore.records import HostRecord, QueueRecord
+from delivery.model import QueueSettings
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Call, decode_call, encode_error, encode_result, load_idl
 
@@ -159,4 +160,5 @@ class FixedCatalog:
 def target(*hosts: ScriptedHost, partitions: int = 1, body_bytes_max: int = 1 << 20) -> Target:
     """A queue on these hosts."""
     outgoing = Outgoing("orders", partitions, body_bytes_max, lambda: body_bytes_max)
-    return Target("orders", partitions, outgoing, Owners(FixedCatalog(*(host.record for host in hosts))))
+    queue = QueueRecord("orders", "g1", 0, QueueSettings(partitions=partitions))
+    return Target(queue, outgoing, Owners(FixedCatalog(*(host.record for host in hosts))))

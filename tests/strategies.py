@@ -5,11 +5,17 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from delivery.batch import Header, Row, encode, peek, stamp
 from delivery.ids import ID_MAX
 from delivery.model import encode_headers
+
+
+def times(factor: float) -> settings:
+    """For a test that takes more or fewer examples than others: so many times those of the profile (conftest)."""
+    return settings(max_examples=round(factor * settings().max_examples))
+
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "._-"
 

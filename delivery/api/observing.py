@@ -127,7 +127,7 @@ async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, 
     """By partition what its listener runs, for those that have waited for it for long. All are asked at once."""
     waiting: dict[ListenerRecord, list[int]] = {}
     for one in seen:
-        holder = delivery.way(one.partition).holder
+        holder = delivery.listener(one.partition, one.member)
         waits = one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000
         if waits and holder is not None and holder.protocol == "packed" and not one.unreachable_ms:
             waiting.setdefault(holder, []).append(one.partition)

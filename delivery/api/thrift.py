@@ -81,7 +81,8 @@ class ThriftApi:
         queue, partition = check_name("queue", args.queue), check_number(args.partition)
         if not args.batch:
             raise InvalidRequest("a publish needs a batch")
-        return self._publisher.begin(queue, partition, args.batch).map(self._publish_reply)
+        begun = self._publisher.begin(queue, partition, args.batch, generation=args.generation or "")
+        return begun.map(self._publish_reply)
 
     def _publish_reply(self, stored: Stored) -> Any:
         return self._idl.PublishReply(

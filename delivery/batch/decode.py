@@ -101,8 +101,8 @@ class Batch:
             return self._picked(places)
         count = self.header.count
         topics = self.topic_column() or self.topics * count
-        return Columns(topics, self._key_column() or [None] * count, self._block_column() or [b""] * count,
-                       self.bodies(), self.positions)  # fmt: skip
+        blocks = self._block_column() or [b""] * count
+        return Columns(topics, self.keys(), blocks, self.bodies(), self.positions)
 
     def _picked(self, places: Sequence[int]) -> Columns:
         topics, index = self.topics, self.topic_index
@@ -119,6 +119,10 @@ class Batch:
         bodies = _pick(self._data, self._bodies_at, self._body_lengths, places)
         positions = places if self.positions is None else [self.positions[place] for place in places]
         return Columns([topics[index[place]] for place in places], keys, blocks, bodies, positions)
+
+    def keys(self) -> Sequence[bytes | None]:
+        """The key of each message, None for none."""
+        return self._key_column() or [None] * self.header.count
 
     def bodies(self) -> Sequence[bytes]:
         """The body of each message."""

@@ -8,6 +8,7 @@ from delivery.cli.output import Column, table_lines
 
 if TYPE_CHECKING:
     from delivery.client import SubscriptionInfo
+    from delivery.client.groups import Member
 
 
 def member_lines(found: SubscriptionInfo) -> list[str]:
@@ -15,7 +16,14 @@ def member_lines(found: SubscriptionInfo) -> list[str]:
     if not found.members:
         return [f"no member is attached: whoever subscribes as {found.subscription} is one"]
     columns = [Column("member"), Column("listener"), Column("partitions")]
-    return table_lines(columns, [[one.member, one.listener or "gone", ranges(one.partitions)] for one in found.members])
+    return table_lines(columns, [[one.member, one.listener or "gone", _what(one)] for one in found.members])
+
+
+def _what(one: Member) -> str:
+    """What a member gets: partitions, or its part of each, such as `0: 33 %, 1: 34 %`."""
+    if not one.shares:
+        return ranges(one.partitions)
+    return ", ".join(f"{number}: {share:.0%}".replace("%", " %") for number, share in sorted(one.shares.items()))
 
 
 def ranges(numbers: tuple[int, ...]) -> str:

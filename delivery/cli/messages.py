@@ -136,7 +136,7 @@ def subscribe(
     With --name the subscription is durable: the next `hoot subscribe` under that name goes on behind the last message
     that was printed, and --from counts only the first time; topics and filter stay until others are named. Without,
     the subscription is deleted at the end (if this program is killed, it stays; its name begins with `cli-`). A message
-    counts as handled when it was printed. With --kind failover or shared several may run under one --name.
+    counts as handled when it was printed. With --kind failover, shared or key_shared several may run under one --name.
     """
     from delivery.cli.subscribing import Subscribing
     from delivery.metastore.groups import check_kind

@@ -6,6 +6,7 @@ are kept, or `{table, key, error}` for one that is damaged. The parts of a key s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,8 +105,7 @@ def format_(
     from delivery.metastore.catalog import open_catalog
     from delivery.metastore.zookeeper import ZooKeeperClient
 
-    with ZooKeeperClient(zookeeper) as session:
-        catalog = open_catalog(session)
+    with ZooKeeperClient(zookeeper) as session, contextlib.closing(open_catalog(session)) as catalog:
         catalog.check_at_rest()
         confirm_by_word(f"wipe all of Hoot's metadata in the ZooKeeper at {session.hosts}", "format", yes=yes)
         catalog.format()
@@ -119,11 +119,10 @@ def format_(
 def _inspecting(zookeeper: str) -> Iterator[Inspector]:
     from delivery.metastore.catalog import Catalog
     from delivery.metastore.inspecting import Inspector
-    from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
+    from delivery.metastore.placed import PlacedMetaStore
     from delivery.metastore.zookeeper import ZooKeeperClient
 
-    with ZooKeeperClient(zookeeper) as session:
-        store = ZooKeeperMetaStore(session, session)
+    with ZooKeeperClient(zookeeper) as session, contextlib.closing(PlacedMetaStore(session, session)) as store:
         yield Inspector(Catalog(session, store), store)
 
 

@@ -192,7 +192,8 @@ Kind = Annotated[
     str | None,
     typer.Option(
         "--kind", metavar="KIND", show_default="as it is; exclusive for a new one",
-        help="Who may be attached: exclusive (one), failover (others stand by) or shared (the partitions are spread).",
+        help="Who may be attached: exclusive (one), failover (others stand by), shared (the partitions are spread) or"
+        " key_shared (every partition is shared by key).",
     ),
 ]  # fmt: skip
 Format = Annotated[

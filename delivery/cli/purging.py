@@ -7,6 +7,7 @@ at all. So it takes a person, and proof that this ZooKeeper is the folder's own.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -65,8 +66,8 @@ def purge(
     folder = options.data_folder(data)
     store = _store(folder)
     try:
-        with ZooKeeperClient(zookeeper) as session:
-            held = _held(store, open_catalog(session))
+        with ZooKeeperClient(zookeeper) as session, contextlib.closing(open_catalog(session)) as catalog:
+            held = _held(store, catalog)
             if held.left and not (held.related or wiped):
                 raise _foreign(folder, session.hosts, len(held.left))
         found = _wanted(store, held, queues or [])

@@ -1,7 +1,7 @@
 """`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
+body_bytes_max, layout}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
 `{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is
 none, or where no host could be asked.
 """
@@ -30,7 +30,7 @@ from delivery.cli.output import (
 )
 from delivery.cli.purging import purge
 from delivery.metastore.records import QueueRecord
-from delivery.model import Durability, QueueSettings
+from delivery.model import Durability, Layout, QueueSettings
 
 if TYPE_CHECKING:
     from delivery.client import StoredPartition
@@ -72,6 +72,10 @@ def create(
     ttl: Ttl = None,
     retention: Retention = None,
     body_limit: BodyLimit = None,
+    layout: Annotated[
+        Layout | None,
+        typer.Option(help="In HBase: rows or batches; cannot be changed later.", show_default="as the hosts say"),
+    ] = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -80,7 +84,7 @@ def create(
 
     settings = _changes(durability, ttl, retention, body_limit)
     with connect(zookeeper) as client:
-        client.create_queue(name, partitions=partitions, **settings)
+        client.create_queue(name, partitions=partitions, layout=layout, **settings)
         record = client.queue_record(name)
     if as_json:
         show_json(queue_fields(record))
@@ -128,6 +132,7 @@ def info(
         ("ttl", span(settings.ttl_seconds)),
         ("retention", size(settings.retention_bytes)),
         ("body limit", size(settings.body_bytes_max)),
+        *([] if settings.layout is None else [("layout", settings.layout)]),
         ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
     ])  # fmt: skip
     print()
@@ -215,6 +220,7 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "ttl_seconds": settings.ttl_seconds,
         "retention_bytes": settings.retention_bytes,
         "body_bytes_max": settings.body_bytes_max,
+        "layout": settings.layout,
     }
 
 

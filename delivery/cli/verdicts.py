@@ -76,7 +76,7 @@ def _partition(found: SubscriptionInfo, one: SubscribedPartition) -> list[str]:
         str(one.partition), _id(one.position), _id(one.end), number(one.lag), size(seen.lag_bytes),
         span(one.lag_seconds), _trend(seen.trend), number(seen.out), number(one.parked), number(seen.redelivered),
         *(_ago(seen.now_ms, when) for when in (seen.delivered_ms, seen.acknowledged_ms, seen.checkpointed_ms)),
-        one.host or NOTHING, *([found.holders.get(one.partition, NOTHING)] if found.members else []),
+        one.host or NOTHING, *([found.holders.get(one.partition, seen.member or NOTHING)] if found.members else []),
         words(one.verdict),
     ]  # fmt: skip
 

@@ -71,6 +71,7 @@ class Client(SubscriptionsFace):
         for queue in queues:
             queue.close()
         self._pool.close()
+        self._catalog.close()
         self._session.stop()
 
     def queue(self, name: str) -> Queue:

@@ -87,8 +87,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
 
     @property
     def holders(self) -> dict[int, str]:
-        """Which member gets a partition."""
-        return {number: one.member for one in self.members for number in one.partitions}
+        """Which member gets a partition; none of those that several share."""
+        return {number: one.member for one in self.members for number in one.partitions if not one.shares}
 
     @property
     def lag(self) -> int | None:
@@ -134,7 +134,7 @@ class Looking:
             partitions.append(_subscribed(start, seen, verdict(seen, limits)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
-            record.kind, listener, members_of(record, attached), record.retry,
+            record.kind, listener, members_of(record, attached, states), record.retry,
             lasting(record.pause, wall.ms()), record.flow, tuple(partitions), record.replay,
             _is_over(record.replay, partitions), record.bound,
         )  # fmt: skip

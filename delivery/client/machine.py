@@ -22,6 +22,7 @@ from delivery.client.outgoing import Outgoing
 from delivery.client.routing import Router
 from delivery.client.sender import Sender
 from delivery.errors import Closed, InvalidRequest
+from delivery.metastore.records import QueueRecord
 
 TIMEOUT_SECONDS_MAX = 24 * 3600.0
 
@@ -39,8 +40,7 @@ os.register_at_fork(after_in_child=_forked)
 class Target(msgspec.Struct, frozen=True):
     """Where a publisher publishes to."""
 
-    queue: str
-    partitions: int
+    queue: QueueRecord
     outgoing: Outgoing
     owners: Owners
     sender: type[Sender] = Sender
@@ -57,11 +57,12 @@ class Machine:
         self._timeout = checked_timeout(timeout)
         self._outgoing = target.outgoing
         self._limits = limits.check()
-        router = Router(target.queue, target.partitions, target.random())
+        queue = target.queue
+        router = Router(queue.name, queue.settings.partitions, target.random())
         self._accumulator = Accumulator(router, limits, target.outgoing.body_bytes_max + ROW_BYTES)
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._sender = target.sender(target.queue, target.owners, self._accumulator, self._room, in_flight)
+        self._sender = target.sender(queue, target.owners, self._accumulator, self._room, in_flight)
         self._closed = False
         self._forks = _forks
 

@@ -173,7 +173,7 @@ class Queue:
             publisher.__exit__(Closed, None, None)
 
     def _target(self) -> Target:
-        return Target(self.name, self.partitions, self._outgoing, self._owners)
+        return Target(self._record, self._outgoing, self._owners)
 
     def _publisher(self) -> DirectPublisher:
         with self._lock:

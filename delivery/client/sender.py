@@ -24,6 +24,7 @@ from delivery.client.links import ANSWER_SECONDS, SILENT_SECONDS, Link, Stream
 from delivery.client.receipts import Batch
 from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, MetadataUnavailable, UnknownOutcome
 from delivery.metastore.live import Address
+from delivery.metastore.records import QueueRecord
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,11 @@ class Sender:
     """Streams and links of one publisher. Not thread-safe, but for `wait` and `wake`; close it when done."""
 
     def __init__(
-        self, queue: str, owners: Owners, accumulator: Accumulator, room: threading.Condition, window: int
+        self, queue: QueueRecord, owners: Owners, accumulator: Accumulator, room: threading.Condition, window: int
     ) -> None:
         """`room` guards the accumulator, is held for moments only, and is notified when a batch leaves it for good."""
-        self._queue, self._owners, self._window = queue, owners, window
+        self._queue, self._generation = queue.name, queue.generation
+        self._owners, self._window = owners, window
         self._accumulator, self._lock = accumulator, room
         self._streams: dict[int, Stream] = {}
         self._active: dict[int, Stream] = {}
@@ -190,7 +192,7 @@ class Sender:
         if not entry.data:
             entry.data = entry.batch.rows.encode(stream.partition, entry.producer, entry.sequence)
         try:
-            link.send("publish", self._queue, stream.partition, entry.data)
+            link.send("publish", self._queue, stream.partition, entry.data, self._generation)
         except HootError as error:
             self._broke((link.address, link.port), error)
         else:

@@ -38,8 +38,8 @@ OPENED_AT_ONCE: Final = 16
 class Queues(Protocol):
     """The queue records (queues.QueueTable)."""
 
-    async def get(self, name: str) -> QueueRecord:
-        """A queue. Raises UnknownQueue."""
+    async def get(self, name: str, generation: str = "") -> QueueRecord:
+        """A queue, if given only of that generation. Raises UnknownQueue."""
 
 
 class Placing(Protocol):
@@ -109,19 +109,22 @@ class Ownership:
         """
         return self._find((queue, partition), given=False)
 
-    async def acquire(self, queue: str, partition: int, *, given: bool = False) -> OwnedPartition:
+    async def acquire(
+        self, queue: str, partition: int, *, given: bool = False, generation: str = ""
+    ) -> OwnedPartition:  # fmt: skip
         """Own the partition. Callers at the same time share one claim; cancelling one leaves the others alone.
 
         One that nobody owns may go to a less busy host instead; not if it is `given` to this one, by another host or
-        because its owner died.
+        because its owner died. With a `generation` only that queue will do.
 
         Raises NotOwner while another live host owns it, UnknownQueue, UnknownPartition, MetadataUnavailable,
         StorageUnavailable and CorruptRecord (the partition's log is damaged; a person has to look).
         """
-        if (owned := self._find((queue, partition), given=given)) is not None:
+        owned = self._find((queue, partition), given=given)
+        if owned is not None and generation in ("", owned.key.generation):
             return owned
         _ = self._member.session  # raises when there is none: who is cut off says so at once, and asks nobody
-        record = await self._queues.get(queue)
+        record = await self._queues.get(queue, generation)
         check_partition(partition, record.settings.partitions, queue)
         key = PartitionKey(queue, record.generation, partition)
         placing, target = self.placing, None

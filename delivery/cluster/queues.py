@@ -74,8 +74,22 @@ class QueueTable:
         """The queues known now, sorted."""
         return sorted(self._known)
 
-    async def get(self, name: str) -> QueueRecord:
-        """The queue's record, from memory when it is known. Raises UnknownQueue, InvalidRequest for a bad name."""
+    async def get(self, name: str, generation: str = "") -> QueueRecord:
+        """The queue's record, from memory when it is known; with a `generation` only that one, which is looked for.
+
+        Raises UnknownQueue, InvalidRequest for a bad name, MetadataUnavailable.
+        """
+        record = await self._get(name)
+        if generation in ("", record.generation):
+            return record
+        if not await self.look(name):
+            raise MetadataUnavailable(f"queue {name!r} may be a new one of this name, and ZooKeeper does not answer")
+        record = await self._get(name)
+        if record.generation != generation:
+            raise UnknownQueue(f"queue {name!r} was deleted; another one of this name was created")
+        return record
+
+    async def _get(self, name: str) -> QueueRecord:
         known = self._known.get(name)
         if known is not None:
             return known
@@ -86,14 +100,15 @@ class QueueTable:
             self._refreshing = None if self._refreshing == name else self._refreshing
         return self._known[name]
 
-    async def look(self, name: str) -> None:
-        """Return when `run` has read a queue anew that this host has just changed; soon, whether it can or not."""
-        if name not in self._known:
-            return
-        self._hint(name)
-        with trio.move_on_after(_LOOK_SECONDS):
-            while name in self._stale or name == self._refreshing:
-                await self._refreshed.park()
+    async def look(self, name: str) -> bool:
+        """Return when `run` has read a queue anew that has just changed; False when it cannot, after some seconds."""
+        if name in self._known:
+            self._hint(name)
+            with trio.move_on_after(_LOOK_SECONDS) as waiting:
+                while name in self._stale or name == self._refreshing:
+                    await self._refreshed.park()
+            return not waiting.cancelled_caught
+        return True
 
     def _read_new(self, names: Sequence[str]) -> list[QueueRecord | HootError]:
         """The queues that were asked for, each one once: a subscription asks for one queue as often as it is wide."""

@@ -14,21 +14,25 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
+from delivery.dispatch.crew import Crew
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
+from delivery.dispatch.keeping import KeptShares
 from delivery.dispatch.link import Connect
 from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.pulse import Counters
-from delivery.dispatch.scanner import Source
+from delivery.dispatch.scanner import Judge, Source
+from delivery.dispatch.shares import Shares
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.target import Stream
-from delivery.dispatch.worker import Begin, SubscriptionWorker
+from delivery.dispatch.worker import Begin, Ledger, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
 from delivery.metastore.flow import seconds_paused
 from delivery.metastore.managers.states import Taken, TakeState
+from delivery.metastore.records import ListenerRecord
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +77,8 @@ class Owned(Protocol):
 class Partitions(Protocol):
     """Where partitions are acquired (cluster.sharing.takeover.Takeovers)."""
 
-    async def acquire(self, queue: str, partition: int) -> Owned:
-        """The partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""
+    async def acquire(self, queue: str, partition: int, generation: str) -> Owned:
+        """That queue's partition, as soon as this host owns it. Raises the errors of the store and of ZooKeeper."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -112,7 +116,7 @@ class Delivery:
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
         self._waiting: set[trio.CancelScope] = set()
-        self.workers: dict[int, SubscriptionWorker] = {}
+        self.workers: dict[int, SubscriptionWorker | Crew] = {}
         self.serving: dict[int, Serving] = {}
         """For each of the workers what else is known of its partition."""
         self.troubles: dict[int, str] = {}
@@ -137,6 +141,13 @@ class Delivery:
         """To whoever gets the partition, to be looked at."""
         return self._members.way(partition)
 
+    def listener(self, partition: int, member: str) -> ListenerRecord | None:
+        """Who gets the partition, or that member where several share it; None for nobody."""
+        if not member:
+            return self._members.way(partition).holder
+        seat = self._members.seats.get(member)
+        return None if seat is None else seat.record
+
     @property
     def is_filtered(self) -> bool:
         """Whether it takes only some messages."""
@@ -160,8 +171,11 @@ class Delivery:
         """
         self.attached = attached
         for partition, stays in self._members.change(attached):
-            if (worker := self.workers.get(partition)) is not None:
+            if isinstance(worker := self.workers.get(partition), SubscriptionWorker):
                 worker.recall(self._tools.config.handover_seconds if stays else 0)
+        for worker in self.workers.values():
+            if isinstance(worker, Crew):
+                worker.change(self._members.seats)
         self._regulate()
 
     def _regulate(self) -> None:
@@ -185,7 +199,9 @@ class Delivery:
         while not self._draining:
             owned = None
             try:
-                owned = await self._unless_draining(partial(self._tools.partitions.acquire, self._queue, partition))
+                generation = self.attached.generation
+                acquire = partial(self._tools.partitions.acquire, self._queue, partition, generation)
+                owned = await self._unless_draining(acquire)
                 moved_on = owned is not None and await self._serve_owned(owned, partition)
             except HootError as error:
                 moved_on = owned is not None and isinstance(error, NotOwner)
@@ -215,11 +231,8 @@ class Delivery:
             scope.cancel()
 
         progress = self._tools.keeper.begin(key, taken, begin_anew)
-        worker = SubscriptionWorker(
-            Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves), owned.source(),
-            begin=self._begin(key, taken, owned.watermark), wanted=self._wanted, config=self._tools.config,
-            counters=self._tools.counters, ledger=progress, letters=self._tools.letters,
-        )  # fmt: skip
+        stream = Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves)
+        worker, serve = self._worker(stream, self._begin(key, taken, owned.watermark), owned, taken, progress)
         if self._draining:
             return False
         self.troubles.pop(partition, None)
@@ -227,11 +240,33 @@ class Delivery:
         self._share_limits()
         try:
             with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
-                await worker.run(self._members.way(partition))
+                await serve()
         finally:
             del self.workers[partition], self.serving[partition]
             self._share_limits()
         return moved_on
+
+    def _worker(
+        self, stream: Stream, begin: Begin, owned: Owned, taken: Taken, progress: Progress
+    ) -> tuple[SubscriptionWorker | Crew, Callable[[], Awaitable[None]]]:
+        """What serves a partition, and how it is run."""
+
+        def make(stream: Stream, begin: Begin, wanted: Judge | None, ledger: Ledger) -> SubscriptionWorker:
+            return SubscriptionWorker(
+                stream, owned.source(), begin=begin, wanted=wanted, config=self._tools.config,
+                counters=self._tools.counters, ledger=ledger, letters=self._tools.letters,
+            )  # fmt: skip
+
+        if self.attached.subscription.kind != "key_shared":
+            worker = make(stream, begin, self._wanted, progress)
+            return worker, partial(worker.run, self._members.way(stream.partition))
+        limit = max(owned.watermark, begin.position)
+        saved = [msgspec.structs.replace(one, position=min(one.position, limit)) for one in taken.value.shares]
+        shares = Shares(saved, begin.position, begin.parked)
+        ledger = KeptShares(progress, self._tools.keeper)
+        crew = Crew(stream, begin, shares, wanted=self._wanted, make=make, ledger=ledger, first_run=_first_run)
+        crew.change(self._members.seats)
+        return crew, crew.run
 
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
         """What `wait` gives, None when `drain` ended it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import trio
 
 from delivery.config import HostConfig
@@ -15,6 +16,13 @@ from delivery.dispatch.link import Connect, Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.target import Target
 from delivery.metastore.records import ListenerRecord
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """A member that is there."""
+
+    record: ListenerRecord
+    link: Link
 
 
 class Way:
@@ -60,6 +68,11 @@ class Members:
     def way(self, partition: int) -> Way:
         """For the worker of a partition."""
         return self._ways[partition]
+
+    @property
+    def seats(self) -> dict[str, Seat]:
+        """Those that are there, by name."""
+        return {record.member: Seat(record, link) for record, link in self._links.items()}
 
     def change(self, attached: Attached) -> Sequence[tuple[int, bool]]:
         """Know other members, or other holders; the partitions that move, and whether their former holders are there.

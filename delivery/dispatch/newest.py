@@ -14,11 +14,10 @@ from typing import Final
 from delivery import hop
 from delivery.batch import Header, open_batch, peek, select
 from delivery.batch.pick import pick
-from delivery.batch.select import Refuses
+from delivery.batch.select import Refuses, Wanted
 from delivery.dispatch.pacing import cut
 from delivery.dispatch.scanner import Source
 from delivery.errors import CorruptRecord
-from delivery.filters import Filter
 from delivery.storage.base import Chunk
 
 KEYS_MAX: Final = 500_000
@@ -30,7 +29,7 @@ class Survey:
     """The newest message of each key in a stretch `(after, end]`, which grows by `note`."""
 
     def __init__(
-        self, after: int, wanted: Filter | None, keys_max: int = KEYS_MAX, key_bytes_max: int = KEY_BYTES_MAX
+        self, after: int, wanted: Wanted | None, keys_max: int = KEYS_MAX, key_bytes_max: int = KEY_BYTES_MAX
     ) -> None:  # fmt: skip
         """Messages that are not `wanted` count for nothing."""
         self.after = self.end = after
@@ -97,7 +96,7 @@ class Survey:
 class NewestSource:
     """A partition as the scanner of such a subscription sees it: up to an id the newest of each key, then all."""
 
-    def __init__(self, source: Source, wanted: Filter | None, until: int) -> None:
+    def __init__(self, source: Source, wanted: Wanted | None, until: int) -> None:
         self._source, self._wanted, self._until = source, wanted, until
         self._survey: Survey | None = None
         self._read: tuple[int, Chunk] | None = None

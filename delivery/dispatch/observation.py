@@ -113,6 +113,8 @@ class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """When that ends by itself."""
     paused_by: str = ""
     """Who did that, if it was not an operator."""
+    member: str = ""
+    """Of several members who share the partition, the one that is worst off: what is told of a listener is its."""
     zookeeper_lost_ms: int = 0
     """Since when whoever took the observation has no connection to ZooKeeper."""
 

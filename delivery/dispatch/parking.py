@@ -63,8 +63,9 @@ Step = GiveUpHead | SendAgain | WaitUntil
 class Parking:
     """What is parked of one partition of one subscription. Times are in milliseconds."""
 
-    def __init__(self, policy: RetryPolicy, parked: Sequence[ParkedKey], draw: Draw) -> None:
-        """`parked` is what the state holds."""
+    def __init__(self, policy: RetryPolicy, parked: Sequence[ParkedKey], draw: Draw, lanes: int = 1) -> None:
+        """`parked` is what the state holds; so many `lanes` have its room together."""
+        self._messages_max, self._bytes_max = max(MESSAGES_MAX // lanes, 2), max(BYTES_MAX // lanes, 2)
         self._policy, self._draw = policy, draw
         self._keys: dict[Slot, ParkedKey] = {_slot(one.key, one.ids[0]): one for one in parked}
         self._out: dict[Slot, tuple[int, ...]] = {}
@@ -87,7 +88,7 @@ class Parking:
     @property
     def is_full(self) -> bool:
         """Whether the partition has to wait until some of it is gone."""
-        return self._messages >= MESSAGES_MAX // 2 or self._bytes >= BYTES_MAX // 2
+        return self._messages >= self._messages_max // 2 or self._bytes >= self._bytes_max // 2
 
     def waiting(self) -> tuple[ParkedKey, ...]:
         """All that is parked, to be saved."""
@@ -218,7 +219,7 @@ class Parking:
         self._keys[slot] = one
 
     def _has_room(self, messages: int, size: int) -> bool:
-        return self._messages + messages <= MESSAGES_MAX and self._bytes + size <= BYTES_MAX
+        return self._messages + messages <= self._messages_max and self._bytes + size <= self._bytes_max
 
 
 def _slot(key: bytes | None, number: int) -> Slot:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from delivery.metastore.flow import Flow
+from delivery.metastore.groups import SPREAD
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 
 SubscriptionKey = tuple[str, str]
@@ -28,12 +29,12 @@ class Attached(msgspec.Struct, frozen=True):
         return ", ".join(one.host_port for one in self.listeners)
 
     def by_partition(self) -> dict[int, ListenerRecord]:
-        """Who gets which partition; those that nobody has at this moment are left out."""
+        """Who gets which partition; those that nobody has at this moment are left out, and those that all share."""
         subscription = self.subscription
         if subscription.kind == "exclusive":
             return dict.fromkeys(subscription.starts, self.listeners[0])
         members = {one.member: one for one in self.listeners}
-        holders = subscription.holders.items()
+        holders = subscription.holders.items() if subscription.kind in SPREAD else ()
         return {number: members[name] for name, numbers in holders if name in members for number in numbers}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from delivery.metastore.managers.records import Attempts, ParkedKey, SubscriptionState
+from delivery.metastore.managers.records import Attempts, ParkedKey, Share, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
@@ -31,8 +31,8 @@ class CheckpointKey(msgspec.Struct, frozen=True):
 class Progress:
     """How far one worker has come: what is saved of it, and what is due. It counts until `over`."""
 
-    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_state", "_version", "key", "over",
-                 "saved_at")  # fmt: skip
+    __slots__ = ("_doubtful", "_due", "_failing", "_moved", "_parked", "_position", "_shares", "_state", "_version",
+                 "key", "over", "saved_at")  # fmt: skip
 
     def __init__(
         self, key: CheckpointKey, taken: Taken, due: Callable[[Progress], None], moved: Callable[[], None]
@@ -44,6 +44,7 @@ class Progress:
         """When something of it was saved last, by the monotonic clock."""
         self._state, self._version = taken.value, taken.version
         self._position, self._failing, self._parked = taken.value.position, taken.value.failing, taken.value.parked
+        self._shares = taken.value.shares
         self._doubtful: SubscriptionState | None = None
         self._due, self._moved = due, moved
 
@@ -65,10 +66,21 @@ class Progress:
             self._parked = parked
             self._due(self)
 
+    def note_shares(self, position: int, shares: tuple[Share, ...]) -> None:
+        """Of members who share the partition; `position` is the lowest of theirs."""
+        if not self.over:
+            self._position, self._shares = position, shares
+            self._due(self)
+
     @property
     def has_news(self) -> bool:
         """Whether there is something to save still."""
         return not self.over and (self._doubtful is not None or self._newest() != self._state)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Of members who share the partition, as saved."""
+        return self._state.shares
 
     @property
     def in_doubt(self) -> bool:
@@ -83,7 +95,7 @@ class Progress:
 
     def _newest(self) -> SubscriptionState:
         return msgspec.structs.replace(
-            self._state, position=self._position, failing=self._failing, parked=self._parked
+            self._state, position=self._position, failing=self._failing, parked=self._parked, shares=self._shares
         )  # fmt: skip
 
     def saved(self, save: SaveState, version: Version) -> None:

@@ -15,9 +15,8 @@ import trio
 
 from delivery import hop
 from delivery.batch import peek, select, without_asides
-from delivery.batch.select import Refuses
+from delivery.batch.select import Refuses, Wanted
 from delivery.dispatch.buffer import Buffer, Piece
-from delivery.filters import Filter
 from delivery.storage.base import Chunk
 
 
@@ -43,10 +42,22 @@ class Source(Protocol):
         """Call it no more."""
 
 
+class Judge(Wanted, Protocol):
+    """What is wanted, and what that tells of batches that are not read yet (filters.Filter)."""
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether messages may be looked at one by one, which takes microseconds for each."""
+
+    @property
+    def refuses(self) -> Refuses | None:
+        """For batches of which only header and dictionary are known; None when these tell nothing."""
+
+
 class MessageScanner:
     """Scans one partition for one subscription."""
 
-    def __init__(self, source: Source, wanted: Filter | None, push_bytes: int) -> None:
+    def __init__(self, source: Source, wanted: Judge | None, push_bytes: int) -> None:
         """`wanted` None takes all; `push_bytes` bounds what is read at once."""
         self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0

@@ -97,7 +97,8 @@ def verdict(seen: Observation, limits: Limits = DEFAULTS) -> Verdict:
     """The one verdict on a observation, at the time when that was taken."""
     for name, rule in _RULES:
         if (found := rule(seen, limits)) is not None:
-            return Verdict(name, *found)
+            since_ms, text = found
+            return Verdict(name, since_ms, f"member {seen.member}: {text}" if seen.member else text)
     return Verdict("healthy", 0, "messages are acknowledged as they come")
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from delivery import wall
+from delivery.dispatch.crew import Crew, Served
 from delivery.dispatch.delivery import Delivery, Serving
 from delivery.dispatch.link import Link
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.parking import Parking
+from delivery.dispatch.verdict import verdict
 from delivery.dispatch.worker import Parts, SubscriptionWorker
 from delivery.metastore.flow import Pause, lasting
 
@@ -40,18 +42,48 @@ def observations(delivery: Delivery, at: Moment, partitions: Iterable[int] | Non
         if worker is None:
             trouble = delivery.troubles[partition]
             yield Observation(partition=partition, now_ms=at.wall_ms, stage="starting", trouble=trouble)
+        elif isinstance(worker, Crew):
+            yield _of_crew(delivery, worker, delivery.serving[partition], at)
         else:
-            yield _of_worker(delivery, worker, delivery.serving[partition], at)
+            yield _of_worker(delivery, worker, delivery.serving[partition], delivery.way(partition).link, at)
 
 
-def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving, at: Moment) -> Observation:
+def _of_crew(delivery: Delivery, crew: Crew, serving: Serving, at: Moment) -> Observation:
+    """Of the member that is worst off, with the position and the sums of all."""
+    every = [_of_member(delivery, crew, name, one, serving, at) for name, one in crew.served.items()]
+    if not every:
+        return Observation(partition=crew.stream.partition, now_ms=at.wall_ms, stage="no_listener")
+    worst = max(every, key=lambda one: (verdict(one).rank, -one.position))
+    return msgspec.structs.replace(
+        worst, position=crew.position, out=sum(one.out for one in every), parked=sum(one.parked for one in every),
+        parked_keys=sum(one.parked_keys for one in every), redelivered=sum(one.redelivered for one in every),
+    )  # fmt: skip
+
+
+def _of_member(
+    delivery: Delivery, crew: Crew, name: str, one: Served, serving: Serving, at: Moment
+) -> Observation:  # fmt: skip
+    if one.worker is not None:
+        seen = _of_worker(delivery, one.worker, serving, one.seat.link, at)
+        return msgspec.structs.replace(seen, member=name)
+    asked = at.ms(one.settling_since)  # what it was sent before it has still to end: the question waits behind that
+    return Observation(
+        partition=crew.stream.partition, now_ms=at.wall_ms, began_ms=asked, position=crew.position, member=name,
+        last=max(serving.owned.watermark, crew.position), out=1 if asked else 0, out_since_ms=asked,
+        **_unreachable(one.seat.link, at),
+    )  # fmt: skip
+
+
+def _of_worker(
+    delivery: Delivery, worker: SubscriptionWorker, serving: Serving, link: Link | None, at: Moment
+) -> Observation:  # fmt: skip
     parts = worker.parts
     window, pulse, partition = parts.window, parts.pulse, worker.stream.partition
-    record, way = delivery.attached.subscription, delivery.way(partition)
+    record = delivery.attached.subscription
     end = record.replay.end(partition) if record.replay else serving.owned.watermark
     paced = record.replay is not None or window.position < record.newest.get(partition, 0)
     return Observation(
-        partition=partition, stage="no_listener" if way.holder is None else "delivering", now_ms=at.wall_ms,
+        partition=partition, stage="no_listener" if link is None else "delivering", now_ms=at.wall_ms,
         began_ms=at.ms(pulse.began), position=window.position, heard=window.told,
         scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
         trend=None if window.position >= end else pulse.trend, full=parts.sender.is_held_up,
@@ -59,7 +91,7 @@ def _of_worker(delivery: Delivery, worker: SubscriptionWorker, serving: Serving,
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
         reading_ms=0 if paced else at.ms(parts.scanner.reading_since), shelving_ms=at.ms(pulse.shelving_since),
-        **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(way.link, at),
+        **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(link, at),
         **_paused(record.pause, at),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from delivery import hop
 from delivery.dispatch.plan import Attached
 from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
-from delivery.metastore.groups import fits
+from delivery.metastore.groups import SPREAD, fits
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class SubscriptionWatch:
             found = [listeners.get((*place, member)) for member in places[place] if exclusive != bool(member)]
             present = tuple(one for one in found if one is not None)
             if present and subscription.generation == queue.generation:
-                spread = subscription if exclusive else self._spread(place, subscription, present)
+                spread = self._spread(place, subscription, present) if subscription.kind in SPREAD else subscription
                 if spread is not None:
                     yield Attached(queue.generation, spread, present)
 

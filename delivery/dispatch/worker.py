@@ -24,13 +24,12 @@ from delivery.dispatch.parking import Parking
 from delivery.dispatch.pulse import Counters, Pulse
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
-from delivery.dispatch.scanner import MessageScanner, Source
+from delivery.dispatch.scanner import Judge, MessageScanner, Source
 from delivery.dispatch.sender import Ending, MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window
 from delivery.errors import HootError
-from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
@@ -75,6 +74,8 @@ class Begin(msgspec.Struct, frozen=True):
     """Only so many of the newest messages matter; 0 for all."""
     gate: Gate | None = None
     """What every push has to pass; None: nothing holds it up."""
+    lanes: int = 1
+    """So many workers have the partition together, and the room for what is parked of it."""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -97,7 +98,7 @@ class SubscriptionWorker:
     """
 
     def __init__(
-        self, stream: Stream, source: Source, *, begin: Begin, wanted: Filter | None, config: HostConfig,
+        self, stream: Stream, source: Source, *, begin: Begin, wanted: Judge | None, config: HostConfig,
         counters: Counters, ledger: Ledger, letters: DeadLetters,
     ) -> None:  # fmt: skip
         self.stream = stream
@@ -114,7 +115,7 @@ class SubscriptionWorker:
         if begin.newest > begin.position:
             scanned = NewestSource(scanned, wanted, begin.newest)
         self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
-        parking = Parking(begin.policy, begin.parked, random.uniform)
+        parking = Parking(begin.policy, begin.parked, random.uniform, begin.lanes)
         self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
         self._pulse = Pulse(counters, self._window, ledger.note)
         outlet = Outlet(self._window, begin.gate, Adapting(config.window_messages))
@@ -125,6 +126,8 @@ class SubscriptionWorker:
         self._resting = trio.CancelScope()
         """Around a pause before the next run."""
         self._running = trio.CancelScope()
+        self._connecting = trio.CancelScope()
+        """Around the waiting for a listener."""
         self._draining = False
         self._ending = Ending.BROKEN
 
@@ -142,6 +145,11 @@ class SubscriptionWorker:
         return self._window.unacknowledged
 
     @property
+    def draining(self) -> bool:
+        """Whether it was told to end."""
+        return self._draining
+
+    @property
     def parts(self) -> Parts:
         """What it consists of, to be looked at."""
         return Parts(self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse)
@@ -153,7 +161,9 @@ class SubscriptionWorker:
             if (guilty := self._first.guilty(self._window.position)) is not None:
                 await self._put_aside(guilty)
                 continue
-            ending = await self._one_run(await link.target())
+            if (target := await self._target(link)) is None:
+                return
+            ending = await self._one_run(target)
             if ending is Ending.REFUSED:
                 return
             if ending is Ending.FRUITLESS:
@@ -166,6 +176,12 @@ class SubscriptionWorker:
         self._draining = True
         self._scanning.cancel()
         self._pausing.cancel()
+        self._connecting.cancel()
+
+    def leave(self) -> None:
+        """Drain, but let the listener give back what it has not begun."""
+        self.drain()
+        self._sender.recall()
 
     def recall(self, grace_seconds: float) -> None:
         """End the run, as the partition goes to another listener; the next run asks the link for it.
@@ -178,6 +194,12 @@ class SubscriptionWorker:
             self._sender.recall()
         else:
             self._sender.give_up()
+
+    async def _target(self, link: Link) -> Target | None:
+        """The connection; None when the worker is to end before there is one."""
+        with trio.CancelScope() as self._connecting:
+            return await link.target()
+        return None
 
     async def _after_failure(self) -> None:
         failed = self._sender.failed

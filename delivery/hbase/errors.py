@@ -33,6 +33,10 @@ class Lost(StorageUnavailable):
     """The connection broke or the answer took too long: it may have been done or not."""
 
 
+class Denied(StorageUnavailable):
+    """HBase does not let this user do it: nothing was done."""
+
+
 class Passing(StorageUnavailable):
     """HBase refused for a reason that passes: a region on its way to another server, a scanner that was forgotten."""
 
@@ -44,6 +48,8 @@ _PASSING: Final = (
 )  # fmt: skip
 _NO_TABLE: Final = ("TableNotFound", "TableNotEnabled")
 _DENIED: Final = "AccessDenied"
+_TOO_LARGE: Final = "exceeds limit of"
+"""What a region server says of a cell above `hbase.server.keyvalue.maxsize`."""
 
 BROKEN: Final = (OSError, EOFError, TTransportException, TProtocolException)
 """The exceptions after which a connection is of no use."""
@@ -59,10 +65,10 @@ def refusal(error: Exception) -> HootError:
     if any(word in text for word in _PASSING):
         return Passing(f"HBase: {_line(text)}")
     if _DENIED in text:
-        return StorageUnavailable(f"HBase denies permission: {_line(text)}")
+        return Denied(f"HBase denies permission: {_line(text)}")
     if type(error).__name__ == "AlreadyExists" or "TableExistsException" in text:
         return TableExists(f"HBase: {_line(text)}")
-    if type(error).__name__ == "IllegalArgument":
+    if type(error).__name__ == "IllegalArgument" or _TOO_LARGE in text:
         return InvalidRequest(f"HBase: {_line(text)}")
     return StorageUnavailable(f"HBase: {_line(text)}")
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import tenacity
 from happybase.batch import BatchMutation, Mutation
 
 from delivery.errors import HootError, StorageUnavailable, UnknownOutcome
-from delivery.hbase.errors import Lost, NoTable, Passing, TableExists, Unreached
+from delivery.hbase.errors import Denied, Lost, NoTable, Passing, TableExists, Unreached
 from delivery.hbase.gateways import Address
 from delivery.hbase.pool import Pool
 
@@ -33,6 +34,7 @@ Cells = dict[bytes, bytes]
 """Values by column, `family:qualifier`."""
 Row = tuple[bytes, Cells]
 _T = TypeVar("_T")
+_FOREVER: Final = 2**31 - 1
 _TTL: Final = b"_ttl"
 """The attribute of HBase's own client for the life of the cells of a put, in ms as eight big-endian bytes."""
 _FAMILY: Final = {"max_versions": 1, "bloom_filter_type": "ROW", "block_cache_enabled": True}
@@ -55,9 +57,11 @@ class Tables:
         """Every table."""
         return [name.decode() for name in self._again(lambda connection: connection.tables())]
 
-    def families(self, table: str) -> set[str]:
-        """The column families of a table."""
-        return {name.decode() for name in self._again(lambda connection: connection.table(table).families())}
+    def families(self, table: str) -> dict[str, int | None]:
+        """The column families of a table, with the seconds after which HBase removes their cells; None for never."""
+        found = self._again(lambda connection: connection.table(table).families())
+        lives = {name.decode(): family["time_to_live"] for name, family in found.items()}
+        return {name: life if 0 < life < _FOREVER else None for name, life in lives.items()}
 
     def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
         """Make a table; one of that name may be there, or another host may be about to make it."""
@@ -107,6 +111,37 @@ class Tables:
             ]
             self._mutate(table, batches, attributes)
 
+    def touch(self, table: str, row: bytes, column: bytes) -> tuple[int, int]:
+        """Put an empty cell; when it was put before, 0 for never, and now, in ms by the clock of the row's server."""
+
+        def put_at(connection: Any) -> int:
+            found = connection.table(table).row(row, [column], include_timestamp=True)
+            return int(found[column][1]) if column in found else 0
+
+        before = self._again(put_at)
+        self.put(table, [(row, {column: b""})])
+        return before, self._again(put_at)
+
+    def expire(self, table: str, column: bytes, prefix: bytes, before_ms: int) -> int:
+        """Delete what was put in a column before a time and begins with `prefix`, unless it was replaced; how many.
+
+        A deletion also hides what is put later by a server whose clock is before that time.
+        """
+        wanted = b"ValueFilter(=, %b) AND KeyOnlyFilter()" % _prefixed(prefix)
+
+        def scan(connection: Any) -> list[bytes]:
+            found = connection.table(table).scan(
+                row_start=start, columns=[column], timestamp=before_ms, filter=wanted, limit=SCAN_ROWS
+            )
+            return [row for row, _ in found]
+
+        start, count = b"", 0
+        while rows := self._again(scan):
+            gone = [BatchMutation(row=row, mutations=[Mutation(isDelete=True, column=column)]) for row in rows]
+            self._again(partial(_delete_until, table=table, batches=gone, last_ms=before_ms - 1))
+            start, count = rows[-1] + b"\0", count + len(rows)
+        return count
+
     def erase(self, table: str, rows: Sequence[bytes], families: Sequence[str]) -> None:
         """Delete the cells of some families from rows."""
         for at in range(0, len(rows), SCAN_ROWS):
@@ -131,7 +166,7 @@ class Tables:
 
         try:
             return self._ask(put, Unreached)
-        except (NoTable, Unreached):
+        except (NoTable, Unreached, Denied):
             raise
         except StorageUnavailable as error:  # the gateway's own call to HBase may have been lost as well
             raise UnknownOutcome(error.message) from error
@@ -146,21 +181,23 @@ class Tables:
         limit: int | None = None,
         rows_at_once: int = SCAN_ROWS,
         keys_only: bool = False,
+        but: bytes | None = None,
     ) -> list[Row]:
-        """The rows from `start` up to but without `stop` that have any of `columns`.
+        """The rows from `start` up to but without `stop` that have any of `columns`; downwards if that is below it.
 
         A column is `family:qualifier`, or `family` without a colon for all of a family.
 
         They are all held in memory: `limit` or the bounds must see to that. `rows_at_once` is what a gateway gathers
-        for one answer; with `keys_only` the values are left out.
+        for one answer; with `keys_only` the values are left out. Cells whose value begins with `but` are not there.
         """
-        only = "KeyOnlyFilter()" if keys_only else None
+        wanted = _filter(keys_only=keys_only, but=but)
         at_once = min(rows_at_once, limit or rows_at_once)
 
         def scan(connection: Any) -> list[Row]:
             found = connection.table(table).scan(
-                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=only
-            )
+                row_start=start, row_stop=stop, columns=columns, batch_size=at_once, limit=limit, filter=wanted,
+                reverse=start > stop,
+            )  # fmt: skip
             return list(found)
 
         return self._again(scan)
@@ -185,6 +222,21 @@ class Tables:
         )
         found: _T = retrying(self._pool.call, work)
         return found
+
+
+def _filter(*, keys_only: bool, but: bytes | None) -> bytes | None:
+    """In HBase's own language, in which a quote is written twice."""
+    parts = [] if but is None else [b"ValueFilter(!=, %b)" % _prefixed(but)]
+    parts += [b"KeyOnlyFilter()"] if keys_only else []
+    return b" AND ".join(parts) or None
+
+
+def _prefixed(prefix: bytes) -> bytes:
+    return b"'binaryprefix:" + prefix.replace(b"'", b"''") + b"'"
+
+
+def _delete_until(connection: Any, *, table: str, batches: list[Any], last_ms: int) -> None:
+    connection.client.mutateRowsTs(table.encode(), batches, last_ms, {})
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

@@ -17,20 +17,24 @@ from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.parked import Parked
 from delivery.metastore.partitions import Partitions
+from delivery.metastore.placed import CALL_SECONDS, PlacedMetaStore
 from delivery.metastore.records import HostRecord
 from delivery.metastore.snapshots import Snapshots
-from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
+from delivery.metastore.tables.base import HBasePlace
 from delivery.metastore.topics import Topics
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 
 
-def open_catalog(zk: ZooKeeperClient) -> Catalog:
-    """The catalog of the cluster in this ZooKeeper, in the MetaStore that its layout has to name: ZooKeeper, too.
+def open_catalog(
+    zk: ZooKeeperClient, place: HBasePlace | None = None, *, call_seconds: float = CALL_SECONDS
+) -> Catalog:  # fmt: skip
+    """The catalog of the cluster in this ZooKeeper; what of it is in HBase `place` tells, else its layout.
 
-    Asks nobody: the session need not be started yet. `close` ends its watches; the session stays its owner's.
+    Asks nobody: the session need not be started yet. `close` ends its watches and the connections to HBase, on which an
+    exchange takes at most `call_seconds`; the session stays its owner's.
     """
-    return Catalog(zk, ZooKeeperMetaStore(zk, zk))
+    return Catalog(zk, PlacedMetaStore(zk, zk, place, call_seconds=call_seconds))
 
 
 class Catalog(Partitions, Snapshots, Parked, Topics):
@@ -68,6 +72,10 @@ class Catalog(Partitions, Snapshots, Parked, Topics):
         self._zk.delete_tree(records.LISTENERS, below=True)
         layout.format_metastore(self._zk, self._store)
         self._opened = None
+
+    def sweep(self) -> int:
+        """Delete for good what the MetaStore keeps of entries that were removed long ago; how many."""
+        return self._store.sweep()
 
     def close(self) -> None:
         """Watches are not called any more; nothing may be used after it. Leaves the session alone."""

@@ -14,22 +14,20 @@ from typing import Final, Literal, cast, get_args
 
 from delivery.errors import InvalidRequest
 
-Kind = Literal["exclusive", "failover", "shared"]
+Kind = Literal["exclusive", "failover", "shared", "key_shared"]
 """`exclusive`: one subscriber. `failover`: one of several members gets everything, the others stand by. `shared`: the
-partitions are spread over the members."""
+partitions are spread over the members. `key_shared`: each partition is shared by all members, key by key; who has what
+of it is kept with the state of the partition, and is its owner's business alone."""
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
+SPREAD: Final = ("failover", "shared")
+"""Those whose partitions have one member each."""
 
 Holders = Mapping[str, tuple[int, ...]]
 """Per member the partitions that it gets, rising; none for who stands by."""
 
 
 def check_kind(kind: object) -> Kind:
-    """`kind` if there is such a one. Raises InvalidRequest, which tells what to use instead of key_shared."""
-    if kind == "key_shared":
-        raise InvalidRequest(
-            'there is no kind "key_shared": a partition has one member at a time. Use "shared" with more partitions'
-            ' (a key stays in its partition), and RetryPolicy(order="key") so that a failed key holds up no other'
-        )
+    """`kind` if there is such a one. Raises InvalidRequest."""
     if kind not in KINDS:
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}, not {str(kind)[:40]!r}")
     return cast("Kind", kind)
@@ -42,6 +40,7 @@ def assign(
 
     With "shared" no member has more than one partition more than another, and as few as possible move away from who
     had them in `previous`. With "failover" whoever is active stays so, and is followed by the first by name.
+    The other kinds have nothing to be spread.
     """
     names, wanted = sorted(set(members)), sorted(set(partitions))
     kept = _kept(names, wanted, previous)

@@ -78,7 +78,10 @@ class Queues(Access):
         return [record for record in found if isinstance(record, QueueRecord)]
 
     def update_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
-        """Other settings for a queue. Raises UnknownQueue, and InvalidRequest when they change the partitions."""
+        """Other settings for a queue.
+
+        Raises UnknownQueue, and InvalidRequest when they change the partitions or the layout.
+        """
         check_settings(settings)
         for attempt in range(ATTEMPTS):
             give_way(attempt)
@@ -89,6 +92,8 @@ class Queues(Access):
                     f"queue {name!r} keeps its {record.settings.partitions} partitions: with another number of them,"
                     " the messages of a key would no longer be in one partition"
                 )
+            if settings.layout != record.settings.layout:
+                raise InvalidRequest(f"queue {name!r} keeps its layout: what is stored of it has that one")
             changed = msgspec.structs.replace(record, settings=settings)
             try:
                 self.managers.queues.update_queue(changed, found.version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.managers.snapshots import SavedPosition, Snapshot
 from delivery.metastore.positions import Positions
 
@@ -14,9 +15,7 @@ class Snapshots(Positions):
         found = self._preferences(queue, name).value
         states = self.managers.subscriptions.read_states(found)
         positions = {
-            number: SavedPosition(states[number].value.position, states[number].value.parked)
-            if number in states
-            else SavedPosition(start)
+            number: _saved(states[number].value) if number in states else SavedPosition(start)
             for number, start in found.starts.items()
         }
         return Snapshot(found.generation, found.created_ms, now_ms, positions)
@@ -33,3 +32,8 @@ class Snapshots(Positions):
     def delete_snapshot(self, queue: str, name: str, snapshot_name: str) -> None:
         """Forget a snapshot. Raises UnknownSnapshot, and as `look`."""
         self.managers.subscriptions.snapshots.delete_snapshot(self._preferences(queue, name).value, snapshot_name)
+
+
+def _saved(state: SubscriptionState) -> SavedPosition:
+    whole = state.without_shares()
+    return SavedPosition(whole.position, whole.parked)

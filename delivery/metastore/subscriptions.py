@@ -173,7 +173,7 @@ class Subscriptions(Listeners):
 
         def change(found: SubscriptionRecord) -> SubscriptionRecord:
             members = [one.member for one in self.members(queue, name) if one.member]
-            if found.kind == "exclusive" or not members:
+            if found.kind in ("exclusive", "key_shared") or not members:
                 return found
             return msgspec.structs.replace(found, holders=assign(found.kind, members, found.starts, found.holders))
 

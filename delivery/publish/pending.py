@@ -22,12 +22,14 @@ class Stored(msgspec.Struct, frozen=True):
 class PendingPublish(Promise[Stored]):
     """One batch from its arrival until its outcome: Stored, the error that refused it, or UnknownOutcome."""
 
-    __slots__ = ("aside", "batch", "partition", "queue", "size")
+    __slots__ = ("aside", "batch", "generation", "partition", "queue", "size")
 
-    def __init__(self, queue: str, partition: int, batch: bytes, *, aside: bool = False) -> None:
-        """`aside` is for batches of the engine's own (see `model.ASIDE`)."""
+    def __init__(
+        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False
+    ) -> None:  # fmt: skip
+        """`aside` is for batches of the engine's own (see `model.ASIDE`); without a `generation` any queue is meant."""
         super().__init__()
-        self.aside = aside
+        self.aside, self.generation = aside, generation
         self.queue, self.partition, self.batch = queue, partition, batch
         self.size = len(batch)
 

@@ -41,13 +41,17 @@ class Publisher:
         self.pending_bytes = 0
         """Received and not stored yet."""
 
-    def begin(self, queue: str, partition: int, batch: bytes, *, aside: bool = False) -> PendingPublish:
+    def begin(
+        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False
+    ) -> PendingPublish:  # fmt: skip
         """Take a batch. Never raises, never waits: the outcome, whatever it is, comes from `wait`.
 
         Batches of one partition are stored in the order of these calls. When the partition is not owned yet, they
-        wait, in order, for one claim. `aside` is for batches of the engine's own (see `model.ASIDE`).
+        wait, in order, for one claim. With a `generation` the batch is for the queue of that generation alone: one that
+        was deleted and created again may still be the old one here when its first batches come. `aside` is for batches
+        of the engine's own (see `model.ASIDE`).
         """
-        pending = PendingPublish(queue, partition, batch, aside=aside)
+        pending = PendingPublish(queue, partition, batch, generation=generation, aside=aside)
         self.pending_bytes += pending.size
         try:
             self._begin((queue, partition), pending)
@@ -79,7 +83,7 @@ class Publisher:
             raise Throttled(f"{self._pending_bytes_max} bytes are waiting to be stored; try again after a pause")
         if (waiting := self._waiting.get(place)) is not None:
             waiting.append(pending)
-        elif (owned := self._ownership.owned(*place)) is not None:
+        elif (owned := self._ownership.owned(*place)) is not None and pending.generation in ("", owned.key.generation):
             self._take(owned, pending)
         else:
             self._waiting[place] = deque([pending])
@@ -87,17 +91,25 @@ class Publisher:
 
     async def _acquire(self, place: Place) -> None:
         """Claim the partition and begin what waits for it, in order."""
+        waiting = self._waiting[place]
+        try:
+            while waiting:
+                await self._begin_waiting(place, waiting, waiting[0].generation)
+        finally:
+            del self._waiting[place]
+            for pending in waiting:
+                self._end(pending, ServiceStopping("the host is stopping; nothing was stored"))
+            self._acquired.unpark_all()
+
+    async def _begin_waiting(self, place: Place, waiting: deque[PendingPublish], generation: str) -> None:
+        """Begin the first ones that wait, as long as they are for the same queue."""
         outcome: OwnedPartition | HootError
         try:
-            outcome = await self._ownership.acquire(*place)
+            outcome = await self._ownership.acquire(*place, generation=generation)
         except HootError as error:
             outcome = error
-        except trio.Cancelled:
-            for pending in self._waiting.pop(place):
-                self._end(pending, ServiceStopping("the host is stopping; nothing was stored"))
-            raise
-        self._acquired.unpark_all()
-        for pending in self._waiting.pop(place):
+        while waiting and waiting[0].generation == generation:
+            pending = waiting.popleft()
             try:
                 if isinstance(outcome, HootError):
                     raise outcome

@@ -105,6 +105,7 @@ def engine(zookeeper: str) -> Iterator[Engine]:
             yield Engine(catalog, Calls(Owners(catalog), pool))
         finally:
             pool.close()
+            catalog.close()
 
 
 def plan(engine: Engine, options: ReadOptions) -> list[Span]:

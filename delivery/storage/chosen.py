@@ -10,7 +10,7 @@ from delivery.storage.base import MessageStore
 from delivery.storage.log import SegmentedLog
 
 if TYPE_CHECKING:
-    from delivery.storage.hbase import Layout
+    from delivery.model import Layout
 
 
 def open_store(config: HostConfig) -> MessageStore:

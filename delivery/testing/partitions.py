@@ -29,7 +29,7 @@ class LocalPartitions:
         self._reader = PartitionReader(self._store, self._tail)
         self._writers: dict[tuple[str, int], PartitionWriter] = {}
 
-    async def acquire(self, queue: str, partition: int) -> OwnedPartition:
+    async def acquire(self, queue: str, partition: int, _generation: str = "") -> OwnedPartition:
         """See dispatch.delivery.Partitions."""
         return self.writer(queue, partition).owned
 

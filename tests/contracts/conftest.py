@@ -12,7 +12,9 @@ import pytest
 from delivery.hbase import Tables, parse_gateways
 from delivery.local import LocalEngine
 from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable
+from delivery.metastore.tables.hbase import HBaseMetaStore
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
+from delivery.metastore.tables.rows import SWAPS_AT_ONCE
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
@@ -72,17 +74,35 @@ def store(host: Host) -> MessageStore:
     return store
 
 
-@pytest.fixture(params=["memory", "znodes", pytest.param("zookeeper", marks=pytest.mark.integration)])
+@pytest.fixture(
+    params=[
+        "memory", "znodes", "cells", pytest.param("zookeeper", marks=pytest.mark.integration),
+        pytest.param("hbase", marks=pytest.mark.hbase),
+    ]
+)  # fmt: skip
 def start_metastore(request: pytest.FixtureRequest) -> Iterator[StartStore]:
-    """Makes one more MetaStore on the same data, as another process would: in memory, or the layout of ZooKeeper's on
-    znodes in memory and in a real ZooKeeper."""
+    """Makes one more MetaStore on the same data, as another process would: in memory, the layout of ZooKeeper's on
+    znodes in memory and in a real ZooKeeper, that of HBase's on tables in memory and in a real HBase."""
     data, tree = MemoryData(), Tree()
+    cells: Data = {}
     hosts = request.getfixturevalue("zookeeper_hosts") if request.param == "zookeeper" else ""
+    gateways = request.getfixturevalue("hbase_gateways") if request.param == "hbase" else ""
+    prefix = f"t{secrets.token_hex(6)}"
     with contextlib.ExitStack() as ending:
+
+        def in_hbase() -> MetaStore:
+            tables = Tables(parse_gateways(gateways)) if gateways else FakeTables(cells)
+            at_once = SWAPS_AT_ONCE if gateways else 1
+            store = HBaseMetaStore(tables, prefix, "c", poll_seconds=0.2 if gateways else 0.01, swaps_at_once=at_once)
+            ending.callback(store.close)
+            store.prepare()
+            return store
 
         def start() -> MetaStore:
             if request.param == "memory":
                 return MemoryMetaStore(data)
+            if request.param in ("cells", "hbase"):
+                return in_hbase()
             zk = ending.enter_context(ZooKeeperClient(hosts)) if hosts else FakeZNodes(tree)
             store = ZooKeeperMetaStore(zk, zk)
             ending.callback(store.close)

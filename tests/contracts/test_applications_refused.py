@@ -78,6 +78,10 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     "other partitions": (
         lambda world: world.client.update_queue(world.queue_name, partitions=9), InvalidRequest, "keeps its 2"
     ),
+    "layout": (creating(layout="columns"), InvalidRequest, "layout|cannot be"),
+    "another layout": (
+        lambda world: world.client.update_queue(world.queue_name, layout="rows"), InvalidRequest, "keeps its layout"
+    ),
     "queue that is not there": (lambda world: world.client.queue("nobodys"), UnknownQueue, "no queue 'nobodys'"),
     # messages
     "text": (putting("text"), TypeError, "encode it"),

@@ -14,6 +14,7 @@ from delivery.errors import Fenced, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, headers_of, messages_of, sized, store_all
+from tests.strategies import times
 
 Host = Callable[[], MessageStore]
 KEEP = QueueSettings()
@@ -96,7 +97,7 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
             assert store.count(KEY, after, until) == sum(after < number <= until for number in ids), (after, until)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200)), min_size=1, max_size=40),
     data=st.data(),
@@ -121,7 +122,7 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
         assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 12_000)), min_size=1, max_size=40),
     refused=st.sets(st.sampled_from("abc")),

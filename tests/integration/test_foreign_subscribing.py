@@ -95,7 +95,7 @@ def test_a_group_can_be_made_and_not_be_attached_to(client: Client, catalog: Cat
     assert subscription(catalog, flights, "crew").kind == "shared"
     there = text(flights), text("crew"), listening(1, TOKEN)
     assert refused(client, "attachListener", *there) == "group_mismatch"
-    wrong = struct({7: text("key_shared")})
+    wrong = struct({7: text("broadcast")})
     assert refused(client, "createSubscription", text(flights), text("other"), wrong) == "invalid_request"
     assert (catalog.subscriptions(flights), catalog.listeners(flights)) == (["crew"], [])
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from delivery import PublishedMessage, connect
+from delivery import NewMessage, PublishedMessage, connect
+from delivery.client.groups import members_of
 from delivery.errors import GroupMismatch, SubscriptionBusy
 from delivery.local import LocalEngine
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.groups import Kind
+from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy, Subscriber
 from tests.integration.embedded import NEVER, eventually
@@ -32,12 +34,12 @@ class Stage:
     """An engine, members that write down their callbacks in one file, and what ZooKeeper says of them."""
 
     def __init__(self, running: LocalEngine, catalog: Catalog, folder: Path) -> None:
-        self.running, self.catalog, self._folder = running, catalog, folder
+        self.running, self.catalog, self.folder = running, catalog, folder
         self.members: dict[str, RecordingSubscriber] = {}
 
     def join(self, member: str, kind: Kind = "shared") -> None:
         self.members[member] = made = RecordingSubscriber(
-            self.running, QUEUE, self._folder, kind=kind, member=member, session_seconds=SESSION_SECONDS
+            self.running, QUEUE, self.folder, kind=kind, member=member, session_seconds=SESSION_SECONDS
         )
         made.start()
 
@@ -65,6 +67,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         running = stack.enter_context(engine(tmp_path, "--set", f"window_messages={WINDOW}"))
         with connect(running.address) as client:
             client.create_queue(QUEUE, partitions=PARTITIONS)
+            client.create_queue("one", partitions=1)
         zookeeper = stack.enter_context(ZooKeeperClient(running.address))
         found = Stage(running, open_catalog(zookeeper), tmp_path)
         try:
@@ -158,3 +161,42 @@ def test_members_with_other_options_and_of_another_kind_are_refused(stage: Stage
         eventually(lambda: stage.shares() == {"a": 3, "b": 3}, "whoever asks for nothing takes what there is")
         with pytest.raises(SubscriptionBusy):
             joining.unsubscribe(QUEUE)
+
+
+def test_members_share_one_partition_by_key_and_none_waits_for_one_that_hangs(stage: Stage) -> None:
+    keys = [b"key %d" % number for number in range(60)]
+    rows = [(b"x", key) for _ in range(5) for key in keys]
+    address, catalog = stage.running.address, stage.catalog
+
+    def shares() -> list[tuple[str, int]]:
+        states = catalog.states("one", NAME)
+        return [(one.member, round(10 * one.shares.get(0, 0))) for one in members_of(record(), [], states)]
+
+    def record() -> SubscriptionRecord:
+        found = catalog.subscription("one", NAME)
+        assert found is not None
+        return found
+
+    for name in ("a", "b", "c"):
+        stage.members[name] = made = RecordingSubscriber(
+            stage.running, "one", stage.folder, kind="key_shared", member=name, session_seconds=SESSION_SECONDS,
+            retry=RetryPolicy(order="key"), hang_at=3 if name == "c" else 0,
+        )  # fmt: skip
+        made.start()
+    recorded = stage.members["a"]
+    eventually(lambda: shares() == [("a", 3), ("b", 3), ("c", 3)], "each has a third of the keys")
+    with connect(address) as client:
+        stored = client.queue("one").put_many([NewMessage(body, key=key) for body, key in rows])
+    eventually(lambda: recorded.distinct() > len(rows) / 2, "the others handle theirs")
+    NEVER.wait(0.3)
+    assert recorded.distinct() < len(rows)
+    stage.members["c"].kill()
+    eventually(lambda: recorded.distinct() == len(rows), "what the killed one had comes to the others", 30)
+    assert shares() == [("a", 5), ("b", 5)]
+    key_of = {int(one.id): key for one, (_, key) in zip(stored, rows, strict=True)}
+    ids = recorded.ids()[0]
+    for key in keys:
+        handled = [number for number in dict.fromkeys(ids) if key_of[number] == key]
+        assert handled == [number for number, other in key_of.items() if other == key]
+    last = max(key_of)
+    eventually(lambda: catalog.states("one", NAME)[0].position == last, "everything is acknowledged")

@@ -13,6 +13,7 @@ from delivery.dispatch.buffer import Piece
 from delivery.dispatch.link import Link
 from delivery.dispatch.scanner import MessageScanner
 from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.shares import Shares
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, Throttled
 from delivery.ids import SEQUENCES_PER_MS, IdClock
@@ -27,7 +28,7 @@ from subscriber import pushes
 from tests.simulation import client_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM
+from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -266,6 +267,20 @@ def _given_back_and_forgotten() -> Bug:
     return mock.patch.object(MessageSender, "_finish_run", forgetting)
 
 
+def _slots_gone_on_too_far() -> Bug:
+    """Who gets keys of a partition goes on with them where the member is that has come furthest."""
+    hand_over = Shares.hand_over
+
+    def too_far(shares: Shares, member: str) -> None:
+        before, furthest = list(shares._parts), max(part.position for part in shares._parts)
+        hand_over(shares, member)
+        for part in shares._parts:
+            if not any(part is one for one in before):
+                part.position = furthest
+
+    return mock.patch.object(Shares, "hand_over", too_far)
+
+
 PLANTED: dict[str, Planted] = {
     "no fence": Planted(_no_fence, "I1"),
     "a watch trusted": Planted(_watch_trusted, "I1"),
@@ -281,15 +296,16 @@ PLANTED: dict[str, Planted] = {
     "state not taken over": Planted(_state_not_taken_over, "I6"),
     "ids by clock": Planted(_ids_by_clock, "I1 I7", asserted="base id"),
     "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
-    "unknown called refused": Planted(_unknown_called_refused, "I14", first=540),
+    "unknown called refused": Planted(_unknown_called_refused, "I14", first=690),
     "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
-    "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM),
+    "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 30),
+    "slots gone on too far": Planted(_slots_gone_on_too_far, "I5", first=KEY_SHARED_FROM),
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),
-    "client: doubt forgotten": Planted(client_bugs.doubt_forgotten, "I14"),
+    "client: doubt forgotten": Planted(client_bugs.doubt_forgotten, "I14", first=200),
     "client: deadline called refused": Planted(client_bugs.deadline_called_refused, "I14"),
     "client: answers mixed up": Planted(client_bugs.answers_mixed_up, "I1"),
     "client: answered by itself": Planted(client_bugs.answered_by_itself, "I1"),

@@ -125,7 +125,7 @@ class Checker:
         if contents.body(number) != body:
             self._fail("I2", f"{entry.who} handled {number} {body!r}, where {contents.body(number)!r} is stored")
             return
-        if self._world.by_key:
+        if self._world.in_any_order:
             self.duplicates += number in progress.seen
             progress.seen.add(number)
             return
@@ -201,7 +201,7 @@ class Checker:
         """The first message that was not handled; what is parked by `state` is none that is missing."""
         progress, contents = self._progress[name, partition], self._contents[partition]
         missing = contents.next(progress.handled, self._topics[name])
-        if not self._world.by_key:
+        if not self._world.in_any_order:
             return missing
         parked = {number for one in (() if state is None else state.parked) for number in one.ids}
         while missing is not None and (missing in progress.seen or missing in parked):

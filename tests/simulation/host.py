@@ -144,11 +144,11 @@ class SimulatedHost(Machine):
         if self._calls is not None:
             self._calls.start_soon(_answer, work, reply)
 
-    def begin(self, queue: str, partition: int, batch: bytes) -> PendingPublish:
+    def begin(self, queue: str, partition: int, batch: bytes, generation: str) -> PendingPublish:
         """Take a publish from the network."""
         assert self._publisher is not None
         self.kernel.note("accept", self.name, partition)
-        return self._publisher.begin(queue, partition, batch)
+        return self._publisher.begin(queue, partition, batch, generation=generation)
 
 
 class StrandLane:

@@ -20,6 +20,7 @@ from delivery.client.receipts import Batch, Receipt
 from delivery.client.routing import Router
 from delivery.client.sender import Sender
 from delivery.errors import HootError, HostUnreachable
+from delivery.metastore.records import QueueRecord
 from delivery.publish.pending import PendingPublish, Stored
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine, here
@@ -43,11 +44,11 @@ TURN_SECONDS: Final = 0.0001
 class SimulatedPublisher(Machine):
     """One process that publishes to every partition."""
 
-    def __init__(self, kernel: Kernel, name: str, network: Network, owners: Owners, partitions: int) -> None:
+    def __init__(self, kernel: Kernel, name: str, network: Network, owners: Owners, queue: QueueRecord) -> None:
         super().__init__(kernel, name)
         self.network = network
-        self._owners, self._partitions = owners, partitions
-        self._messages = [0] * partitions
+        self._owners, self._queue, self._partitions = owners, queue, queue.settings.partitions
+        self._messages = [0] * self._partitions
         self._bodies: dict[Batch, list[bytes]] = {}
         """Of each batch without an outcome."""
         self._wakes_at = 0.0
@@ -55,7 +56,7 @@ class SimulatedPublisher(Machine):
     def start(self) -> None:
         """Be ready to publish, until crashed."""
         self._accumulator = Accumulator(Router(QUEUE, self._partitions, self.kernel.random), LIMITS, BODY_BYTES_MAX)
-        self._sender = Sender(QUEUE, self._owners, self._accumulator, threading.Condition(), WINDOW)
+        self._sender = Sender(self._queue, self._owners, self._accumulator, threading.Condition(), WINDOW)
         self.on_crash.append(self._sender.close)
 
     @property
@@ -150,10 +151,10 @@ class SimulatedLink:
         """None."""
         return -1
 
-    def send(self, _method: str, queue: str, partition: int, batch: bytes) -> None:
+    def send(self, _method: str, queue: str, partition: int, batch: bytes, generation: str) -> None:
         """Send a publish. Raises HostUnreachable."""
         self._check()
-        self._wire.send(self._publisher, partial(self._arrive, queue, partition, batch))
+        self._wire.send(self._publisher, partial(self._arrive, queue, partition, batch, generation))
 
     def ready(self) -> bool:
         """Whether an answer has arrived, or the wire has ended."""
@@ -174,9 +175,9 @@ class SimulatedLink:
         if not self._wire.is_open(self._publisher):
             raise HostUnreachable(f"the connection to {self.address} broke")
 
-    def _arrive(self, queue: str, partition: int, batch: bytes) -> None:
+    def _arrive(self, queue: str, partition: int, batch: bytes, generation: str) -> None:
         """On the host's side."""
-        pending = self._host.begin(queue, partition, batch)
+        pending = self._host.begin(queue, partition, batch, generation)
         self._pending.append(pending)
         pending.then(lambda _: self._reply())
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.simulation.bugs import PLANTED
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, KEY_SHARED_FROM
 
 TOP = Path(__file__).resolve().parents[2]
-SEEDS_PER_CASE = 200
+SEEDS_PER_CASE = 100
+EVERY_DAY, NIGHTLY = range(0, 2000, SEEDS_PER_CASE), range(2000, 4000, SEEDS_PER_CASE)
+OF_A_KIND = range(0, 1000, SEEDS_PER_CASE)
+"""From the first seed of the kind on; all but the first case are nightly."""
 ENOUGH_SEEDS = 600
 """Within which every planted mistake has to be found."""
 
@@ -32,23 +37,37 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 2000, SEEDS_PER_CASE))
-def test_every_invariant_holds_under_faults(first: int) -> None:
+def check(first: int) -> None:
     ended = simulate("--first", str(first), "--seeds", str(SEEDS_PER_CASE))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.slow
-def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over() -> None:
-    ended = simulate("--first", str(BY_KEY_FROM), "--seeds", str(SEEDS_PER_CASE))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def nightly(cases: Iterable[int]) -> list[Any]:
+    return [pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
 @pytest.mark.slow
-def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another() -> None:
-    ended = simulate("--first", str(GROUPS_FROM), "--seeds", str(SEEDS_PER_CASE))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+@pytest.mark.parametrize("first", [*EVERY_DAY, *nightly(NIGHTLY)])
+def test_every_invariant_holds_under_faults(first: int) -> None:
+    check(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_with_the_order_of_keys_nothing_that_is_parked_is_lost_or_passed_over(first: int) -> None:
+    check(BY_KEY_FROM + first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_members_that_come_and_crash_lose_nothing_and_wait_for_one_another(first: int) -> None:
+    check(GROUPS_FROM + first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_members_that_share_partitions_by_key_lose_nothing(first: int) -> None:
+    check(KEY_SHARED_FROM + first)
 
 
 @pytest.mark.parametrize("seed", KEPT)
@@ -65,9 +84,9 @@ def test_a_planted_mistake_is_found(bug: str) -> None:
 
 
 def test_a_seed_plays_the_same_history_in_every_process() -> None:
-    first, second = (simulate("--digests", "--seeds", "40").stdout.splitlines() for _ in range(2))
+    first, second = (simulate("--digests", "--seeds", "20").stdout.splitlines() for _ in range(2))
     assert first == second
-    assert len({line.split()[1] for line in first}) == 40, "every seed has a history of its own"
+    assert len({line.split()[1] for line in first}) == 20, "every seed has a history of its own"
 
 
 def test_the_trace_of_a_seed_shows_what_happened() -> None:

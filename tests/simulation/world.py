@@ -36,6 +36,8 @@ BY_KEY_FROM: Final = 1_000_000
 """Seeds from here on have subscriptions with order="key", all messages without one: each is its own."""
 GROUPS_FROM: Final = 2_000_000
 """Seeds from here on have several subscribers for each subscription, which come while messages flow."""
+KEY_SHARED_FROM: Final = 3_000_000
+"""Seeds from here on have several, too, who share each partition by key."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -54,6 +56,7 @@ class World:
         self._members = [""]
         if seed >= GROUPS_FROM:
             kind = "failover" if kernel.chance(0.2) else "shared"
+            kind = "key_shared" if seed >= KEY_SHARED_FROM else kind
             self.by_key = kernel.chance(0.3)
             self._members = ["a", "b", "c"][: 2 + kernel.chance(0.5)]
         retry = msgspec.structs.replace(RETRY, order="key") if self.by_key else RETRY
@@ -66,15 +69,17 @@ class World:
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
         slow = 0.5 if seed >= GROUPS_FROM else 0.03  # else nothing would be under way when a partition moves
+        self.in_any_order = self.by_key or kind == "key_shared"
         self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow)
         zk = FakeZNodes(self.server.tree)
+        self.queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
         self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))
         self._lay_out()
         self.hosts: list[SimulatedHost] = []
         self.subscribers: list[SimulatedSubscriber] = []
         owners = Owners(self.catalog, kernel.random)
         self.publishers = [
-            SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.partitions)
+            SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.queue)
             for n in range(1 + kernel.chance(0.5))
         ]
         self._nursery: trio.Nursery | None = None
@@ -83,8 +88,7 @@ class World:
     def _lay_out(self) -> None:
         """What ZooKeeper holds at the beginning."""
         self.catalog.ensure_layout()
-        queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
-        self.catalog.managers.queues.create_queue(queue)
+        self.catalog.managers.queues.create_queue(self.queue)
         for record in self.subscriptions:
             self.catalog.put_subscription(record, create=True)
 

@@ -185,7 +185,7 @@ class ScriptedPartitions:
         self.owned = list(owned)
         self.asked = 0
 
-    async def acquire(self, queue: str, partition: int) -> ScriptedOwned:
+    async def acquire(self, queue: str, partition: int, generation: str) -> ScriptedOwned:
         self.asked += 1
         await trio.lowlevel.checkpoint()
         if not self.owned:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.errors import BadVersion, InvalidRequest
 from delivery.metastore.policy import RetryPolicy
@@ -20,6 +20,7 @@ from subscriber import Retry
 from subscriber.effects import Once, check_effects, exactly_once, idempotent
 from subscriber.listeners import check_listener
 from subscriber.sqlite import SQLitePositions, SQLiteSeen, SQLiteStore
+from tests.strategies import times
 
 Listener = Callable[[Any], object]
 
@@ -69,7 +70,7 @@ class Killed(BaseException):
     """What a handler's process dies of."""
 
 
-@settings(max_examples=50)
+@times(0.5)
 @given(
     kind=st.sampled_from(["positions", "seen"]), lists=st.booleans(),
     turns=st.lists(

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.errors import StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.log import SegmentedLog
 from delivery.storage.log.disk import IOV_MAX
 from tests.stores import KEY, OTHER, FaultyDisk, batch, batches_of, bodies_of, log_files, sized, store_all
+from tests.strategies import times
 
 KEEP = QueueSettings()
 
@@ -138,7 +139,7 @@ def test_opening_on_a_full_disk_fails_and_works_once_there_is_room(log: Segmente
 
 
 @given(st.integers(1, 700), st.integers(1, 12))
-@settings(max_examples=25)
+@times(0.5)
 def test_a_write_that_the_system_takes_in_pieces_is_finished(
     tmp_path_factory: pytest.TempPathFactory, step: int, count: int
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.errors import CorruptRecord
 from delivery.model import QueueSettings
@@ -56,7 +56,6 @@ def expect_appends_go_on(data: Path, log: SegmentedLog, epoch: int, whole: list[
 
 
 @given(body_lists, st.data())
-@settings(max_examples=60)
 def test_after_a_power_cut_the_whole_batches_before_any_cut_come_back(
     bodies: list[list[bytes]], data: st.DataObject
 ) -> None:
@@ -75,7 +74,6 @@ def test_after_a_power_cut_the_whole_batches_before_any_cut_come_back(
 
 
 @given(body_lists, body_lists, st.data())
-@settings(max_examples=60)
 def test_after_a_kill_acknowledged_batches_are_all_there_and_of_an_unfinished_write_the_whole_ones(
     bodies: list[list[bytes]], unfinished: list[list[bytes]], data: st.DataObject
 ) -> None:
@@ -94,7 +92,6 @@ def test_after_a_kill_acknowledged_batches_are_all_there_and_of_an_unfinished_wr
 
 
 @given(body_lists, st.data())
-@settings(max_examples=60)
 def test_after_a_kill_a_flipped_or_missing_byte_of_acknowledged_data_stops_the_partition(
     bodies: list[list[bytes]], data: st.DataObject
 ) -> None:
@@ -116,7 +113,6 @@ def test_after_a_kill_a_flipped_or_missing_byte_of_acknowledged_data_stops_the_p
 
 
 @given(body_lists.filter(lambda bodies: len(bodies) > 1), st.data())
-@settings(max_examples=60)
 def test_after_a_power_cut_a_flipped_byte_before_the_last_batch_stops_the_partition(
     bodies: list[list[bytes]], data: st.DataObject
 ) -> None:
@@ -207,7 +203,6 @@ def test_only_the_open_segment_is_scanned(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_a_flipped_byte_in_any_file_never_changes_what_is_read(data: st.DataObject) -> None:
     """Segments and indexes, closed and open: the right batches or CorruptRecord."""
     with TemporaryDirectory() as name:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, Throttled
 from delivery.metastore.errors import NoKey
@@ -32,6 +32,7 @@ from delivery.metastore.znodes import Aspect
 from tests.integration.embedded import eventually
 from tests.metastore_pages import ROOT, SMALL, all_keys, names, put_all
 from tests.metastore_tables import ANY, NEW
+from tests.strategies import times
 from tests.znodes import FakeZNodes, cut_off
 
 # -- faults ---------------------------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ def scan(table: MetastoreScannableTable, args: tuple[Any, ...], order: Order, fi
     return found
 
 
-@settings(max_examples=150)
+@times(2)
 @given(
     st.lists(st.lists(changes, max_size=8), max_size=8),
     st.lists(

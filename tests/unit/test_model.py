@@ -115,6 +115,8 @@ def test_headers_above_their_limit_are_too_large() -> None:
         {"retention_bytes": 1},
         {"body_bytes_max": 0},
         {"body_bytes_max": 9 << 20},
+        {"layout": "columns"},
+        {"layout": ""},
     ],
 )
 def test_a_setting_outside_its_limits_is_refused(wrong: Any) -> None:

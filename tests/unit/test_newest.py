@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.batch import Row, encode, peek, stamp
 from delivery.dispatch import newest
@@ -49,7 +49,6 @@ groups = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
 @given(groups=groups, until=st.integers(0, 60), after=st.integers(0, 30), bytes_max=st.sampled_from([1, 300, 10**6]))
 def test_up_to_the_end_of_then_only_the_newest_of_each_key_comes_and_behind_it_everything(
     groups: list[Keys], until: int, after: int, bytes_max: int
@@ -71,7 +70,6 @@ def test_up_to_the_end_of_then_only_the_newest_of_each_key_comes_and_behind_it_e
     assert positions[-1] >= max(keys), "the position comes to the end, whatever was left out"
 
 
-@settings(max_examples=40)
 @given(groups=groups, keys_max=st.integers(1, 3))
 def test_where_there_are_more_keys_than_fit_the_newest_still_come_and_in_order(
     groups: list[Keys], keys_max: int

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.dispatch.parking import GiveUpHead, Parking, SendAgain, WaitUntil
 from delivery.dispatch.retry import Failed, Kind
@@ -25,6 +25,7 @@ from subscriber.holding import Unhandled
 from subscriber.inbox import PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.listeners import Calls, ListenerFailed, check_listener
+from tests.strategies import times
 
 POLICY = RetryPolicy(order="key", first_seconds=1, jitter=0, deliveries_max=4)
 KEYS = (b"a", b"b", b"c", None)
@@ -240,7 +241,7 @@ def play(actions: list[Action]) -> None:
     one.settle()
 
 
-@settings(max_examples=300, deadline=None)
+@times(4)
 @given(st.lists(ACTIONS, min_size=5, max_size=60))
 def test_a_subscriber_that_lives_handles_everything_once_and_each_key_in_order(
     actions: list[Action],
@@ -248,7 +249,7 @@ def test_a_subscriber_that_lives_handles_everything_once_and_each_key_in_order(
     play(actions)
 
 
-@settings(max_examples=300, deadline=None)
+@times(4)
 @given(st.lists(st.one_of(ACTIONS, ACTIONS, st.just(Protocol.restart_subscriber)), min_size=5, max_size=60))
 def test_one_that_is_started_again_misses_nothing_and_overtakes_nothing(actions: list[Action]) -> None:
     play(actions)

@@ -16,6 +16,7 @@ from delivery.errors import (
     StorageUnavailable,
     Throttled,
     UnknownOutcome,
+    UnknownQueue,
 )
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.publish.pending import PendingPublish, Stored
@@ -69,6 +70,28 @@ def test_batches_that_come_before_the_partition_is_owned_wait_in_order_for_one_c
         assert [outcome.base_id for outcome in outcomes] == sorted(outcome.base_id for outcome in outcomes)
         assert await bodies_in(scene) == [b"%d" % n for n in range(6)]
         assert scene.cluster.claims == 1
+
+    play(story)
+
+
+def test_a_batch_for_a_queue_that_was_made_anew_is_not_stored_in_the_one_before_it() -> None:
+    async def story(scene: Scene) -> None:
+        before, after = scene.cluster.records["orders"], queue_record(generation="g2")
+        old = scene.publisher.begin("orders", 0, batch(b"old"), generation="g1")
+        assert isinstance(await old.wait(), Stored)
+
+        def look() -> None:
+            scene.cluster.records["orders"] = after
+            scene.ownership.queue_changed(before, None)
+
+        scene.cluster.look = look
+        begun = [scene.publisher.begin("orders", 0, batch(name.encode()), generation=name) for name in ("g2", "g1")]
+        begun.append(scene.publisher.begin("orders", 0, batch(b"whichever")))
+        new, late, any_one = [await outcome(pending) for pending in begun]
+        assert isinstance(new, Stored)
+        assert isinstance(late, UnknownQueue)
+        assert isinstance(any_one, Stored)
+        assert await bodies_in(scene) == [b"g2", b"whichever"]
 
     play(story)
 

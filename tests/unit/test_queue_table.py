@@ -241,6 +241,34 @@ def test_who_changed_a_queue_may_wait_until_the_change_is_known() -> None:
     follow(queues, story)
 
 
+def test_a_generation_that_is_asked_for_is_looked_for_before_anybody_tells_of_it() -> None:
+    queues = ScriptedQueues(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        assert (await table.get("orders", "g1")).generation == "g1"
+        queues.records["orders"] = queue_record(generation="g2")
+        assert (await table.get("orders")).generation == "g1"
+        assert (await table.get("orders", "g2")).generation == "g2"
+        assert [after for _, after in changes] == [None]
+        with pytest.raises(UnknownQueue, match="another one of this name"):
+            await table.get("orders", "g1")
+
+    follow(queues, story)
+
+
+def test_a_generation_that_cannot_be_looked_for_may_be_there_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delivery.cluster.queues._LOOK_SECONDS", 0.1)
+    queues = ScriptedQueues(queue_record())
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        await eventually(lambda: "orders" in queues.watchers)
+        queues.fail = MetadataUnavailable("no answer")
+        with pytest.raises(MetadataUnavailable, match="new one of this name"):
+            await table.get("orders", "g2")
+
+    follow(queues, story)
+
+
 def test_an_old_reading_does_not_end_a_queue_that_was_made_again_and_asked_for_meanwhile() -> None:
     queues = ScriptedQueues(queue_record())
 

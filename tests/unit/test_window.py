@@ -202,5 +202,5 @@ class WindowAgainstModel(RuleBasedStateMachine):
         assert self.window.unacknowledged == sum(sent.messages for sent in self.sent if not sent.done)
 
 
-WindowAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+WindowAgainstModel.TestCase.settings = settings(stateful_step_count=40)
 TestWindowAgainstModel = WindowAgainstModel.TestCase

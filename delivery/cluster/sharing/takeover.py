@@ -104,10 +104,11 @@ class Takeovers:
         ownership.on_taken(self._taken)
         hosts.on_gone(self._gone)
 
-    async def acquire(self, queue: str, partition: int) -> OwnedPartition:
+    async def acquire(self, queue: str, partition: int, generation: str = "") -> OwnedPartition:
         """The partition, as soon as it is this host's. Waits for as long as another one has it.
 
-        Raises what `Ownership.acquire` raises, but for NotOwner.
+        With a `generation` it is of that queue, and of none that had the name before. Raises what `Ownership.acquire`
+        raises, but for NotOwner.
         """
         place = (queue, partition)
         wait = self._waits.setdefault(place, _Wait())
@@ -118,7 +119,7 @@ class Takeovers:
             while True:
                 await self._until_due(place, wait)
                 try:
-                    return await self._ownership.acquire(queue, partition, given=True)
+                    return await self._ownership.acquire(queue, partition, given=True, generation=generation)
                 except NotOwner:
                     if wait.due <= trio.current_time():
                         wait.due = self._after_refusal(place)

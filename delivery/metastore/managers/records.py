@@ -14,6 +14,7 @@ from delivery.metastore.flow import wrong_in_flow
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import wrong_in_replay
+from delivery.metastore.slots import Ranges, wrong_in_ranges
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
@@ -93,6 +94,18 @@ class ParkedKey(msgspec.Struct, frozen=True):
     """How often it did while the first of them was out alone."""
 
 
+class Share(msgspec.Struct, frozen=True):
+    """What one member has of a partition that several share by key, and how far it is."""
+
+    member: str
+    """Empty where nobody has been given it yet."""
+    slots: Ranges
+    position: int
+    """Everything in these slots up to this id was acknowledged, given up, or is parked."""
+    failing: Attempts | None = None
+    """As that of a state."""
+
+
 class SubscriptionState(msgspec.Struct, frozen=True):
     """How far a subscription has come in a partition."""
 
@@ -109,11 +122,24 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     failing: Attempts | None = None
     """What everything behind the position waits for; None when nothing failed since the owner began."""
     parked: tuple[ParkedKey, ...] = ()
-    """What of the messages up to the position was neither handled nor given up."""
+    """What of the messages up to the position, or that of its share, was neither handled nor given up."""
+    shares: tuple[Share, ...] = ()
+    """Of a subscription whose members share the partition; the position is the lowest of theirs then."""
 
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
         return (self.generation, self.created_ms) == (preferences.generation, preferences.created_ms)
+
+    def without_shares(self) -> SubscriptionState:
+        """As whoever knows of no shares goes on from it: what lies behind the position comes again, parked or not."""
+        if not self.shares:
+            return self
+        parked = (
+            msgspec.structs.replace(one, ids=ids)
+            for one in self.parked
+            if (ids := tuple(number for number in one.ids if number <= self.position))
+        )
+        return msgspec.structs.replace(self, shares=(), parked=tuple(parked))
 
 
 lay_out(OwnerInfo, PersistenceInfo, SubscriptionState)
@@ -145,6 +171,9 @@ def check_persistence(info: PersistenceInfo) -> str | None:
 def check_state(state: SubscriptionState) -> str | None:
     """What is wrong with a state, None when nothing is."""
     sane = 0 <= state.position <= ID_MAX and 0 <= state.epoch <= EPOCH_MAX and state.moves >= 0
+    if state.shares:
+        sane = sane and not wrong_in_ranges([one.slots for one in state.shares])
+        sane = sane and all(state.position <= one.position <= ID_MAX for one in state.shares)
     return None if sane and all(one.ids for one in state.parked) else str(state)[:200]
 
 

@@ -59,7 +59,8 @@ class TakeState(msgspec.Struct, frozen=True):
         if found is not None and found.value.generation == wanted.generation and found.value.epoch > self.epoch:
             return _fenced(wanted.queue, self.partition)
         if found is not None and found.value.is_of(wanted):
-            return msgspec.structs.replace(found.value, epoch=self.epoch)
+            state = found.value if wanted.kind == "key_shared" else found.value.without_shares()
+            return msgspec.structs.replace(state, epoch=self.epoch)
         return SubscriptionState(wanted.starts[self.partition], self.epoch, wanted.generation, wanted.created_ms)
 
 

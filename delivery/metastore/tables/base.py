@@ -46,6 +46,14 @@ KeyWatcher = Callable[[str, WatchEvent], None]
 """A Watcher of many keys, called once for each of them."""
 
 
+class HBasePlace(msgspec.Struct, frozen=True):
+    """Which kinds of metadata are in HBase, in tables of which prefix, and its Thrift gateways."""
+
+    kinds: tuple[str, ...]
+    prefix: str
+    gateways: str
+
+
 class Put(msgspec.Struct, frozen=True):
     """Fields to put under a key, if its entry has `version`; see `MetastoreTable.put`."""
 
@@ -250,6 +258,19 @@ class MetaStore(ABC):
     def __init__(self) -> None:
         self.closed = False
 
+    @property
+    def place(self) -> HBasePlace | None:
+        """What of it is in HBase beside the MetaStore of this name."""
+        return None
+
+    def prepare(self) -> None:
+        """Make ready what tables need, before the layout names it for the first time. Twice is fine."""
+        self.check_open()
+
+    def check(self) -> None:
+        """Look whether what the layout names is there. Raises LayoutMismatch."""
+        self.check_open()
+
     @abstractmethod
     def create_table(self, name: str) -> MetastoreTable:
         """The table of that name, made when there is none. Raises InvalidRequest for the name."""
@@ -261,6 +282,11 @@ class MetaStore(ABC):
     @abstractmethod
     def drop_table(self, name: str) -> None:
         """Delete a table and all in it, damaged or not; one that is not there is fine. For a store at rest only."""
+
+    def sweep(self) -> int:
+        """Delete for good what was removed long ago, where that is kept; how many entries. For now and then."""
+        self.check_open()
+        return 0
 
     def close(self) -> None:
         """Free what it holds; watches are not called any more. Twice is fine."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from delivery.errors import BadVersion, HootError, MetadataUnavailable
 from delivery.metastore.errors import KeyExists, NoKey
@@ -14,6 +15,8 @@ from delivery.metastore.tables.versions import Version
 
 ATTEMPTS: Final = 100
 """Of several who change the same, one is done each time: so many can be at it at once."""
+
+WORKS_AT_ONCE: Final = 1000
 
 Seen = tuple[bytes, int] | None
 """A znode's value and version, or that there is none."""
@@ -99,3 +102,35 @@ class Work:
         """ZooKeeper cannot be asked any more; only what was sent may have been done."""
         waiting = f"{self.change.key!r} of table {self.table} was not changed: {error.message}"
         self.outcome = error if self.sent else MetadataUnavailable(waiting)
+
+
+W = TypeVar("W", bound=Work)
+
+
+def work_off(works: Sequence[W], attempt: Callable[[Sequence[W]], None]) -> None:
+    """Call `attempt` with what is not done yet, some at a time, until each has its outcome.
+
+    When it raises MetadataUnavailable nothing more is tried.
+    """
+    failure: MetadataUnavailable | None = None
+    for at in range(0, len(works), WORKS_AT_ONCE):
+        pending = works[at : at + WORKS_AT_ONCE]
+        while pending:
+            try:
+                if failure is None:
+                    attempt(pending)
+            except MetadataUnavailable as error:
+                failure = error
+            pending = [work for work in pending if work.outcome is None]
+            if failure is not None:
+                for work in pending:
+                    work.cut_off(failure)
+                pending = []
+
+
+def first_of_each(works: Iterable[W], at_most: int) -> list[W]:
+    """Of several changes to one key the first: the later ones wait."""
+    first: dict[str, W] = {}
+    for work in works:
+        first.setdefault(work.path, work)
+    return list(first.values())[:at_most]

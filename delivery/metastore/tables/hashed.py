@@ -16,7 +16,7 @@ from typing import Final
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable
 from delivery.metastore.ops import Create, NoNode, Op, Refused, size_of
 from delivery.metastore.tables.base import Change, Found, MetaStore, MetastoreCursor, MetastoreTable, ToWatch
-from delivery.metastore.tables.changes import Work
+from delivery.metastore.tables.changes import Work, first_of_each, work_off
 from delivery.metastore.tables.cursors import BufferedCursor
 from delivery.metastore.tables.entries import decode_key, decode_value, encode_key
 from delivery.metastore.tables.ranges import KeyRange
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 BUCKETS: Final = 4096
 CHANGES_AT_ONCE: Final = 250
-WORKS_AT_ONCE: Final = 1000
 REQUEST_BYTES: Final = 900_000
 """Above this a request takes no further change; a single one always fits (see VALUE_BYTES_MAX)."""
 
@@ -71,19 +70,7 @@ class HashedTable(MetastoreTable):
 
     def _change(self, changes: Sequence[Change]) -> list[Version | HootError]:
         works = [Work(change, self.name, self._path(change.key)) for change in changes]
-        arranged = self._arranged(works)
-        failure: MetadataUnavailable | None = None
-        for at in range(0, len(works), WORKS_AT_ONCE):
-            pending = arranged[at : at + WORKS_AT_ONCE]
-            while pending:
-                try:
-                    if failure is None:
-                        self._round(pending)
-                except MetadataUnavailable as error:
-                    failure = error
-                if failure is not None:
-                    _cut_off(pending, failure)
-                pending = [work for work in pending if work.outcome is None]
+        work_off(self._arranged(works), self._round)
         return [work.outcome for work in works if work.outcome is not None]
 
     def _arranged(self, works: list[Work]) -> list[Work]:
@@ -91,11 +78,8 @@ class HashedTable(MetastoreTable):
         return works
 
     def _round(self, pending: Sequence[Work]) -> None:
-        """One transaction. Of several changes to one key, the later ones wait."""
-        first: dict[str, Work] = {}
-        for work in pending:
-            first.setdefault(work.path, work)
-        batch = list(first.values())[:CHANGES_AT_ONCE]
+        """One transaction."""
+        batch = first_of_each(pending, CHANGES_AT_ONCE)
         looking = [work for work in batch if work.looks]
         for work, seen in zip(
             looking, self._zk.get_many([work.path for work in looking]) if looking else (), strict=True
@@ -150,12 +134,6 @@ class HashedTable(MetastoreTable):
     def _path(self, key: str) -> str:
         number = int.from_bytes(blake2b(key.encode(), digest_size=2).digest()) % BUCKETS
         return f"{self._keys}/{number:03x}/{encode_key(key)}"
-
-
-def _cut_off(works: Sequence[Work], error: MetadataUnavailable) -> None:
-    for work in works:
-        if work.outcome is None:
-            work.cut_off(error)
 
 
 class _BucketKeys:

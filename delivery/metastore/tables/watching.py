@@ -6,6 +6,7 @@ one thread per store looks at what is hinted at, and tells the watcher only when
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -21,6 +22,9 @@ RETRY_SECONDS: Final = 1.0
 
 LOOKS_AT_ONCE: Final = 1000
 """As many as are hinted at when the connection is back, or when thousands were added, are read together."""
+
+POLL_SECONDS: Final = 1.0
+"""Between two looks at all that is watched where nobody gives hints; so much longer again for each LOOKS_AT_ONCE."""
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +139,43 @@ class OneShots:
             self._armed.discard(shot)
         self._watches.unwatch(shot.path, shot.hint)
         tell(shot.watcher, event_between(shot.seen, now))
+
+
+class PolledShots(OneShots):
+    """The one-shot watches of a store that gives no hints: every entry is looked at again and again.
+
+    A change is told up to a second late, and a second more for each thousand that are watched.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(_NoHints())
+        self._seconds = seconds
+        self._turn: list[_OneShot] = []
+        """Those of this round that were not looked at yet."""
+
+    def _next(self, timeout: float | None) -> list[_OneShot] | None:
+        """Those to be looked at now, None at the end. Raises queue.Empty when what failed is due again."""
+        pause = 0.0 if self._turn else self._seconds * (1 + len(self._armed) / LOOKS_AT_ONCE)
+        with contextlib.suppress(queue.Empty):
+            if self.hinted.get(timeout=pause) is None:
+                return None
+        if not self._turn:
+            if timeout is not None:
+                raise queue.Empty
+            with self._lock:
+                self._turn = list(self._armed)
+        now, self._turn = self._turn[:LOOKS_AT_ONCE], self._turn[LOOKS_AT_ONCE:]
+        return now
+
+
+class _NoHints:
+    """Where no hint comes from."""
+
+    def watch_value(self, path: str, hint: Hint) -> None:
+        """See ValueWatches."""
+
+    def unwatch(self, path: str, hint: Hint | None = None) -> None:
+        """See ValueWatches."""
 
 
 def event_between(seen: Found, now: Found) -> WatchEvent:

@@ -17,7 +17,6 @@ The rules that everything rests on:
 
 from __future__ import annotations
 
-from delivery.storage.hbase.records import LAYOUTS, Layout
 from delivery.storage.hbase.store import HBaseStore
 
-__all__ = ["LAYOUTS", "HBaseStore", "Layout"]
+__all__ = ["HBaseStore"]

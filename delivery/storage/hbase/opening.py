@@ -17,12 +17,13 @@ from __future__ import annotations
 from typing import Final
 
 from delivery.errors import Fenced, StorageUnavailable, UnknownOutcome
+from delivery.model import Layout
 from delivery.storage.hbase import keys, records
 from delivery.storage.hbase.heads import Head
 from delivery.storage.hbase.held import Held, follow
 from delivery.storage.hbase.layouts import Batches, Incomplete, LaidOut, Rows
 from delivery.storage.hbase.place import Place
-from delivery.storage.hbase.records import VERSION, Checkpoint, Layout, Owner
+from delivery.storage.hbase.records import VERSION, Checkpoint, Owner
 
 TRIES: Final = 5
 """Hosts that move the owner at the same moment, or lost answers, before an opening is given up."""

@@ -7,19 +7,17 @@ after every write. `batch:checkpoint` is put by the owner whose cell it is, by a
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeVar, get_args
+from typing import Final, TypeVar
 
 import msgspec
 
 from delivery.errors import CorruptRecord, LayoutMismatch
-from delivery.model import lay_out
+from delivery.model import Layout, lay_out
 from delivery.storage.base import StoredBatch
 from delivery.storage.hbase.held import Held, Mark
 from delivery.storage.producers import Producers
 from delivery.storage.sealed import EpochIds
 
-Layout = Literal["rows", "batches"]
-LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
 VERSION: Final = 1
 
 

@@ -10,14 +10,13 @@ from typing import Final
 
 from delivery.errors import HootError, LayoutMismatch, StorageUnavailable
 from delivery.hbase import Admin, NoTable, Tables
-from delivery.model import QueueSettings
+from delivery.model import Layout, QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.group import commit
 from delivery.storage.hbase.opening import fence, recover
 from delivery.storage.hbase.partition import Partition
 from delivery.storage.hbase.place import Place
-from delivery.storage.hbase.records import Layout
 from delivery.storage.opened import OpenedPartitions
 
 PREFIX: Final = "hoot"
@@ -35,7 +34,7 @@ class HBaseStore(OpenedPartitions[Partition]):
     def __init__(
         self, tables: Tables, *, prefix: str = PREFIX, layout: Layout = "rows", admin: Admin | None = None
     ) -> None:
-        """`layout` is that of partitions opened for the first time. `tables` is closed with the store.
+        """`layout` is that of new partitions of queues that ask for none. `tables` is closed with the store.
 
         New tables have a region per partition where there is an `admin`, else one that HBase splits as it grows.
         Raises InvalidRequest for a prefix that cannot be.
@@ -92,7 +91,7 @@ class HBaseStore(OpenedPartitions[Partition]):
         self._ensure(table, settings.partitions)
         place = Place(self._tables, table, key)
         try:
-            owner = fence(place, epoch, self._name, self._layout)
+            owner = fence(place, epoch, self._name, settings.layout or self._layout)
             partition = Partition(place, owner, recover(place, owner))
         except NoTable:
             self._known.discard(table)
@@ -117,8 +116,12 @@ class HBaseStore(OpenedPartitions[Partition]):
                 self._admin.create(table, keys.FAMILIES, keys.splits(partitions))
             self._tables.wait_open(table)
             families = self._tables.families(table)
-        if families != set(keys.FAMILIES):
+        if set(families) != set(keys.FAMILIES):
             raise LayoutMismatch(f"the table {table} of HBase is none of Hoot's: its families are {sorted(families)}")
+        if lives := {life for life in families.values() if life is not None}:
+            _log.warning("HBase removes what is in the table %s after %d s, whatever retention its queue has: say there"
+                         " alter '%s', {NAME => FAMILY, TTL => 'FOREVER'} for %s", table, min(lives), table,
+                         " and ".join(sorted(families)))  # fmt: skip
         self._known.add(table)
 
     def _leave(self, key: PartitionKey) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the real `hoot`, run to its end or kept running."""
+"""What the tests of the command line share: `hoot`, run to its end or kept running."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from tests.integration.cli.calling import Done, call
 from tests.integration.embedded import ROOT, eventually
 
 HOOT = [sys.executable, "-m", "delivery.cli"]
 SECONDS = 60
+_PROCESSES = frozenset({"serve", "zookeeper", "bench", "demo"})
+"""Commands that take their process over: signals, threads, collector, children. The others are called in this one."""
 
 
 def environment(zookeeper: str | None = None) -> dict[str, str]:
@@ -79,24 +82,28 @@ class Child:
             stream.close()
 
 
+def run(arguments: Sequence[str | bytes], stdin: bytes, environment: Mapping[str, str]) -> Done:
+    """What `call` does, by a process."""
+    ended = subprocess.run(
+        [*HOOT, *arguments], input=stdin, capture_output=True, timeout=SECONDS, cwd=ROOT, env=environment, check=False
+    )
+    out, error = (stream.decode(errors="surrogateescape") for stream in (ended.stdout, ended.stderr))
+    return Done(ended.returncode, out, error)
+
+
 class Hoot:
-    """Runs commands against an engine."""
+    """Runs commands against an engine to their end."""
 
     def __init__(self, zookeeper: str) -> None:
         self.zookeeper = zookeeper
 
-    def __call__(
-        self, *arguments: str | bytes, stdin: str | bytes = b"", status: int = 0
-    ) -> subprocess.CompletedProcess[str]:
-        raw = stdin.encode() if isinstance(stdin, str) else stdin
-        run = subprocess.run(
-            [*HOOT, *arguments], input=raw, capture_output=True, timeout=SECONDS, cwd=ROOT,
-            env=environment(self.zookeeper), check=False,
-        )  # fmt: skip
-        out, error = (stream.decode(errors="surrogateescape") for stream in (run.stdout, run.stderr))
-        assert run.returncode == status, f"{arguments}: {run.returncode}\n{out}\n{error}"
-        assert "Traceback" not in error
-        return subprocess.CompletedProcess(run.args, run.returncode, out, error)
+    def __call__(self, *arguments: str | bytes, stdin: str | bytes = b"", status: int = 0) -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        way = run if arguments and arguments[0] in _PROCESSES else call
+        done = way(arguments, given, environment(self.zookeeper))
+        assert done.status == status, f"{arguments}: {done.status}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
 
     def json(self, *arguments: str, stdin: str = "") -> Any:
         return json.loads(self(*arguments, "--json", stdin=stdin).stdout)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.cli.running import HOOT, SECONDS, Hoot, environment
+from delivery import Client
+from tests.integration.cli.calling import call
+from tests.integration.cli.running import HOOT, SECONDS, Hoot, environment, run
 from tests.integration.embedded import ROOT
 
 pytestmark = pytest.mark.integration
@@ -30,14 +32,26 @@ def test_a_wrong_command_line_is_bad_use(arguments: Sequence[str]) -> None:
 
 def test_a_nul_in_a_name_from_a_program_is_refused(hoot: Hoot) -> None:
     """No argument list can hold a NUL, so this one comes through the entry point."""
-    code = "from delivery.cli import main; main(['queue', 'create', 'a\\0b'])"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
-        env=environment(hoot.zookeeper), check=False,
-    )  # fmt: skip
-    assert run.returncode == 2
-    assert run.stderr.startswith("error: ")
-    assert "\0" not in run.stderr
+    told = hoot("queue", "create", "a\0b", status=2).stderr
+    assert told.startswith("error: ")
+    assert "\0" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["--help"], 0), (["queue", "list", "--json"], 0), (["scan", "{queue}", "--format", "body"], 0),
+     (["publish", "{queue}", "--partition", "0", "--ids", "--json"], 2), (["queue", "info", "none"], 1),
+     (["queue", "lst"], 2)],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)  # fmt: skip
+def test_a_command_that_a_test_calls_does_what_it_does_in_a_process(
+    client: Client, hoot: Hoot, queue: str, arguments: list[str], status: int
+) -> None:
+    """Most tests call commands, for a process takes half a second to begin."""
+    client.queue(queue).put(b"\xff\xc3\xbc\n", partition=1)
+    given, too_long = [one.format(queue=queue) for one in arguments], b"\xffa\nb\n" + b"x" * (2 << 20)
+    outcomes = {way(given, too_long, environment(hoot.zookeeper)) for way in (run, call)}
+    assert [one.status for one in outcomes] == [status]
 
 
 def test_help_version_and_completion_answer_without_an_engine() -> None:
@@ -48,17 +62,17 @@ def test_help_version_and_completion_answer_without_an_engine() -> None:
     assert hoot("--version").stdout == hoot("version").stdout
     assert re.match(r"hoot \d", hoot("--version").stdout)
     env = environment() | {"_HOOT_COMPLETE": "complete_bash", "COMP_WORDS": "hoot su", "COMP_CWORD": "1"}
-    run = subprocess.run(HOOT, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=env, check=False)
-    assert run.stdout.split() == ["subscribe", "subscription"]
+    done = subprocess.run(HOOT, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=env, check=False)
+    assert done.stdout.split() == ["subscribe", "subscription"]
 
 
 def imported_by(*arguments: str, zookeeper: str | None = None) -> set[str]:
     code = f"import sys; from delivery.cli import run; run({arguments!r}); print(*sys.modules, file=sys.stderr)"
-    run = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
         env=environment(zookeeper), check=True,
     )  # fmt: skip
-    return set(run.stderr.split())
+    return set(done.stderr.split())
 
 
 def test_help_loads_nothing_slow() -> None:

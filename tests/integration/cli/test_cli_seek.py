@@ -6,8 +6,10 @@ import signal
 
 import pytest
 
+from delivery import Client
 from tests.integration.cli.running import SECONDS, Child, Hoot
 from tests.integration.embedded import eventually
+from tests.saving import is_saved
 
 pytestmark = pytest.mark.integration
 
@@ -15,17 +17,18 @@ BODIES = ["one", "two", "three"]
 
 
 @pytest.fixture
-def heard(hoot: Hoot, queue: str) -> list[str]:
+def heard(client: Client, hoot: Hoot, queue: str) -> list[str]:
     """The ids of three messages in partition 0, which the subscription `mine` has handled."""
     published = hoot.json("publish", queue, *BODIES, "--partition", "0")
-    listen(hoot, queue, len(BODIES))
+    listen(client, hoot, queue, len(BODIES))
     return [one["id"] for one in published["ids"]]
 
 
-def listen(hoot: Hoot, queue: str, limit: int) -> list[str]:
+def listen(client: Client, hoot: Hoot, queue: str, limit: int) -> list[str]:
     subscribe = ["subscribe", queue, "--name", "mine", "--from", "earliest", "--format", "body"]
     heard = hoot(*subscribe, "--limit", str(limit)).stdout.split()
-    eventually(lambda: hoot.json("subscription", "info", queue, "mine")["listener"] is None, "detached", SECONDS)
+    eventually(lambda: client.subscription_info(queue, "mine").listener is None, "detached", SECONDS)
+    eventually(lambda: is_saved(client, queue, "mine"), "its position is saved", SECONDS)
     return heard
 
 
@@ -36,18 +39,20 @@ def seek(hoot: Hoot, queue: str, *options: str) -> dict[int, int]:
     return {one["partition"]: one["messages"] * back[one["partition"]] for one in done["partitions"]}
 
 
-def test_a_subscription_hears_again_what_it_is_moved_back_to(hoot: Hoot, queue: str, heard: list[str]) -> None:
+def test_a_subscription_hears_again_what_it_is_moved_back_to(
+    client: Client, hoot: Hoot, queue: str, heard: list[str]
+) -> None:
     assert seek(hoot, queue, "--to", heard[1], "--partition", "0") == {0: 2}
-    assert listen(hoot, queue, 2) == ["two", "three"]
+    assert listen(client, hoot, queue, 2) == ["two", "three"]
     assert seek(hoot, queue, "--to", "earliest")[0] == 3
-    assert listen(hoot, queue, 3) == BODIES
+    assert listen(client, hoot, queue, 3) == BODIES
 
 
-def test_a_subscription_skips_what_it_is_moved_over(hoot: Hoot, queue: str, heard: list[str]) -> None:
+def test_a_subscription_skips_what_it_is_moved_over(client: Client, hoot: Hoot, queue: str, heard: list[str]) -> None:
     hoot("publish", queue, "four", "five", "--partition", "0")
     assert seek(hoot, queue, "--to", "latest")[0] == -2
     hoot("publish", queue, "six", "--partition", "0")
-    assert listen(hoot, queue, 1) == ["six"]
+    assert listen(client, hoot, queue, 1) == ["six"]
 
 
 def test_a_dry_run_tells_and_moves_nothing(hoot: Hoot, queue: str, heard: list[str]) -> None:

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.running import HOOT, SECONDS, Child, Hoot, environment, free_port, taken_port
-from tests.integration.embedded import ROOT, eventually
+from tests.integration.cli.calling import call
+from tests.integration.cli.running import SECONDS, Child, Hoot, environment, free_port, taken_port
+from tests.integration.embedded import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -27,13 +27,10 @@ def test_without_a_zookeeper_the_error_says_what_to_start() -> None:
 
 @pytest.mark.parametrize("address", ["", " ", "127.0.0.1:0", "127.0.0.1:99999", "nowhere.invalid:2181", "a b:1"])
 def test_a_wrong_zookeeper_address_is_told_in_one_line(address: str) -> None:
-    run = subprocess.run(
-        [*HOOT, "queue", "list", "--zookeeper", address], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
-        env=environment(), check=False,
-    )  # fmt: skip
-    assert run.returncode in (1, 2)
-    assert run.stderr.startswith("error: ")
-    assert "Traceback" not in run.stderr
+    done = call(["queue", "list", "--zookeeper", address], b"", environment())
+    assert done.status in (1, 2)
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_taken_port_ends_the_start(hoot: Hoot, tmp_path: Path) -> None:

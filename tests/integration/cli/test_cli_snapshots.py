@@ -10,6 +10,7 @@ from delivery import Client
 from delivery.errors import InvalidRequest, SnapshotExists, UnknownSnapshot, UnknownSubscription
 from tests.integration.cli.running import SECONDS, Child, Hoot
 from tests.integration.embedded import eventually
+from tests.saving import is_saved
 
 pytestmark = pytest.mark.integration
 
@@ -19,6 +20,7 @@ BODIES = ["one", "two", "three"]
 def listen(client: Client, hoot: Hoot, queue: str, limit: int) -> list[str]:
     heard = hoot("subscribe", queue, "--name", "mine", "--format", "body", "--limit", str(limit)).stdout.split()
     eventually(lambda: client.subscription_info(queue, "mine").listener is None, "detached", SECONDS)
+    eventually(lambda: is_saved(client, queue, "mine"), "its position is saved", SECONDS)
     return heard
 
 

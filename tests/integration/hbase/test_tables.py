@@ -35,7 +35,7 @@ def table(tables: Tables) -> str:
 
 def test_a_table_is_made_once_and_dropped_once(tables: Tables, table: str) -> None:
     tables.create(table, ["other"])
-    assert tables.families(table) == {"f", "g"}
+    assert tables.families(table) == {"f": None, "g": None}
     assert table in tables.names()
     tables.drop(table)
     tables.drop(table)
@@ -73,6 +73,21 @@ def test_a_cell_put_with_a_life_is_gone_after_it(tables: Tables, table: str) -> 
     tables.put(table, [(b"short", {F: b"1"})], ttl_ms=1500)
     tables.put(table, [(b"long", {F: b"1"})])
     eventually(lambda: [row for row, _ in tables.scan(table, b"", b"\xff", [F])] == [b"long"], "the cell has expired")
+
+
+def test_what_was_put_before_a_time_and_not_replaced_is_deleted_for_good(tables: Tables, table: str) -> None:
+    tables.put(table, [(b"a", {F: b"-1"}), (b"b", {F: b"+1"}), (b"c", {F: b"-1"}), (b"e", {F: b"-1", G: b"-1"})])
+    before, between = tables.touch(table, b"clock", G)
+    assert before == 0
+    eventually(lambda: tables.touch(table, b"clock", G)[1] > between + 2, "the clock has moved on")
+    assert tables.check_and_put(table, b"c", (F, b"-1"), F, b"+2")
+    tables.put(table, [(b"d", {F: b"-2"})])
+    assert tables.expire(table, F, b"-", between + 1) in (2, 3), "older versions of what was replaced may come by, too"
+    left = {b"b": b"+1", b"c": b"+2", b"d": b"-2"}
+    assert {row: cells[F] for row, cells in tables.scan(table, b"", b"\xff", [F])} == left
+    assert tables.check_and_put(table, b"a", (F, None), F, b"+3"), "and what comes again stays"
+    assert tables.get(table, b"a", [F]) == {F: b"+3"}
+    assert tables.get(table, b"e", [F, G]) == {G: b"-1"}
 
 
 def test_one_cell_is_put_while_another_stands(tables: Tables, table: str) -> None:

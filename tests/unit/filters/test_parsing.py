@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from delivery.errors import InvalidRequest
 from delivery.filters.expressions import Attribute, Binary, Expression, Like, Literal, Unary, text_of
 from delivery.filters.parser import DEPTH_MAX, TERMS_MAX, TEXT_MAX, parse
 from tests.filters import expressions
+from tests.strategies import times
 
 A, B, C = Attribute("a"), Attribute("b"), Attribute("c")
 
 
 @given(expressions())
-@settings(max_examples=400)
+@times(5)
 def test_the_text_of_an_expression_is_read_as_that_expression(expression: Expression) -> None:
     assert parse(text_of(expression)) == expression
 
 
 @given(st.text("ab7'\"`\\ ()+-=<>,%ANDORNTLIKE_.\n", max_size=30))
-@settings(max_examples=400)
+@times(5)
 def test_whatever_is_written_it_is_an_expression_or_refused_with_a_place(text: str) -> None:
     refusal = ""
     try:

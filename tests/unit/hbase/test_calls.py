@@ -13,7 +13,7 @@ from thriftpy2.thrift import TApplicationException, TException
 
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
 from delivery.hbase import Admin, NoTable, Tables
-from delivery.hbase.errors import Lost, Passing, TableExists, Unreached, refusal
+from delivery.hbase.errors import Denied, Lost, Passing, TableExists, Unreached, refusal
 
 Address = tuple[str, int]
 SECONDS = 1.0
@@ -110,7 +110,8 @@ def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPat
         (IllegalArgument(b"java.lang.IllegalArgumentException: KeyValue size too large"), InvalidRequest),
         (AlreadyExists(b"table name already in use"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.TableExistsException: t"), TableExists),
-        (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), StorageUnavailable),
+        (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), Denied),
+        (_Said(b"...DoNotRetryIOException: Cell[r] with size 11 exceeds limit of 10 bytes"), InvalidRequest),
         (_Said(b"\xff"), StorageUnavailable),
     ],
 )

@@ -12,9 +12,9 @@ import pytest
 from delivery.batch import Header, encode, open_batch, peek, stamp
 from delivery.errors import CorruptRecord, InvalidRequest, LayoutMismatch
 from delivery.ids import first_id_at
-from delivery.model import QueueSettings, encode_headers
+from delivery.model import Layout, QueueSettings, encode_headers
 from delivery.storage.base import Append, PartitionKey
-from delivery.storage.hbase import HBaseStore, Layout, keys, layouts
+from delivery.storage.hbase import HBaseStore, keys, layouts
 from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, store_all
 
@@ -161,6 +161,23 @@ def test_a_partition_whose_record_does_not_parse_is_not_opened(cell: bytes, cont
     with pytest.raises(CorruptRecord):
         opened(data, 2)
     assert data[TABLE][PARTITION][cell] == content
+
+
+def test_a_queue_may_ask_for_a_layout_that_the_host_does_not_have() -> None:
+    data: Data = {}
+    for epoch, settings in enumerate((QueueSettings(layout="batches"), KEEP), start=1):
+        HBaseStore(FakeTables(data), layout="rows").open(KEY, epoch, settings)
+        assert b'"layout":"batches"' in data[TABLE][PARTITION][b"batch:owner"], "which the partition keeps"
+    HBaseStore(FakeTables(data), layout="rows").open(OTHER, 1, KEEP)
+    assert b'"layout":"rows"' in next(cells[b"batch:owner"] for row, cells in data[TABLE].items() if row != PARTITION)
+
+
+def test_a_table_whose_cells_hbase_removes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    tables = FakeTables({})
+    tables.life = 60
+    HBaseStore(tables).open(KEY, 1, KEEP)
+    assert "removes what is in the table hoot.g1.orders after 60 s" in caplog.text
+    assert "alter 'hoot.g1.orders', {NAME => FAMILY, TTL => 'FOREVER'} for batch and message" in caplog.text
 
 
 def test_a_partition_of_another_layout_version_is_not_touched() -> None:

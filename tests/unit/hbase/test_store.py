@@ -9,9 +9,9 @@ import pytest
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.hbase import Cells, Row
-from delivery.model import QueueSettings
+from delivery.model import Layout, QueueSettings
 from delivery.storage.base import Append, PartitionKey
-from delivery.storage.hbase import HBaseStore, Layout
+from delivery.storage.hbase import HBaseStore
 from delivery.storage.sealed import EpochIds
 from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, store_all
