@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delivery.errors import InvalidRequest
-from delivery.model import QueueSettings, check_partition, partition_of
+from delivery.metastore.records import QueueRecord
+from delivery.model import check_partition, partition_of
 from delivery.spark.incoming import check_sizes, grouped, incoming, running_bytes
 from delivery.spark.packing import pack
 
@@ -57,7 +58,7 @@ class Origin(msgspec.Struct, frozen=True):
 class Cut(msgspec.Struct, frozen=True):
     """A batch to be stored."""
 
-    queue: str
+    queue: QueueRecord
     partition: int
     data: bytes
     whole: bool
@@ -67,12 +68,12 @@ class Cut(msgspec.Struct, frozen=True):
 class Cutter:
     """The rows of one task on their way into batches. Holds a block of them at most."""
 
-    def __init__(self, origin: Origin, queue: str, settings: Callable[[str], QueueSettings]) -> None:
-        """`queue` is where all rows go, "" when each names its own; `settings` raises UnknownQueue."""
+    def __init__(self, origin: Origin, queue: str, find: Callable[[str], QueueRecord]) -> None:
+        """`queue` is where all rows go, "" when each names its own; `find` raises UnknownQueue."""
         if not 0 <= origin.round <= ROUNDS_MAX:
             raise InvalidRequest(f"micro-batch {origin.round} cannot be numbered")
-        self._origin, self._queue, self._settings = origin, queue, settings
-        self._known: dict[str, QueueSettings] = {}
+        self._origin, self._queue, self._find = origin, queue, find
+        self._known: dict[str, QueueRecord] = {}
         self._block: list[pa.RecordBatch] = []
         self._count = self._bytes = self._blocks = 0
         self._numbers: dict[tuple[str, int], int] = {}
@@ -115,16 +116,17 @@ class Cutter:
         for number, rows in grouped(block, names.indices):
             yield from self._of_queue(names.dictionary[number].as_py(), rows, only=only)
 
-    def _of_queue(self, queue: str, rows: pa.RecordBatch, *, only: bool) -> Iterator[Cut]:
-        settings = self._known.get(queue)
-        if settings is None:
-            settings = self._known[queue] = self._settings(queue)
-        check_sizes(rows, queue, settings)
-        for partition, some in grouped(rows, places(rows, queue, settings.partitions)):
+    def _of_queue(self, name: str, rows: pa.RecordBatch, *, only: bool) -> Iterator[Cut]:
+        queue = self._known.get(name)
+        if queue is None:
+            queue = self._known[name] = self._find(name)
+        partitions = queue.settings.partitions
+        check_sizes(rows, name, queue.settings)
+        for partition, some in grouped(rows, places(rows, name, partitions)):
             divided = list(pieces(some))
             for piece in divided:
-                chosen = self._next(queue, settings.partitions) if partition == _ANYWHERE else partition
-                yield Cut(queue, chosen, self._packed(queue, chosen, piece), only and len(divided) == 1)
+                chosen = self._next(name, partitions) if partition == _ANYWHERE else partition
+                yield Cut(queue, chosen, self._packed(name, chosen, piece), only and len(divided) == 1)
 
     def _next(self, queue: str, partitions: int) -> int:
         turn = self._turns.get(queue, self._origin.task + self._origin.round)

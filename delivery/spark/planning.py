@@ -14,8 +14,9 @@ from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest, UnknownQueue
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings, check_partition
+from delivery.model import check_partition
 from delivery.rpc.pool import Pool
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
@@ -70,16 +71,17 @@ class Engine:
         place = (span.queue, span.partition)
         return list(self.call(*place, "locateMessages", *place, span.after, span.until, counts)) if counts else []
 
-    def settings(self, queue: str) -> QueueSettings:
-        """What was chosen for a queue. Raises UnknownQueue, MetadataUnavailable."""
-        return self._catalog.queue(queue).settings
+    def queue(self, name: str) -> QueueRecord:
+        """A queue. Raises UnknownQueue, MetadataUnavailable."""
+        return self._catalog.queue(name)
 
-    def publish(self, queue: str, partition: int, batch: bytes) -> None:
+    def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
         """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
 
         Raises what the owner refuses it with; after PUBLISH_SECONDS what kept it from being stored.
         """
-        self._calls.call(queue, partition, "publish", queue, partition, batch, timeout=PUBLISH_SECONDS)
+        place = (queue.name, partition)
+        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PUBLISH_SECONDS)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""

@@ -60,7 +60,7 @@ def _checked(options: WriteOptions) -> WriteOptions:
     """The options, when there is such a queue, so that it is said before any task begins."""
     if options.queue:
         with engine(options.zookeeper) as hosts:
-            hosts.settings(options.queue)
+            hosts.queue(options.queue)
     return options
 
 

@@ -79,7 +79,7 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
     if first is None:
         return
     with engine(zookeeper) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
-        cutter = Cutter(origin, queue, hosts.settings)
+        cutter = Cutter(origin, queue, hosts.queue)
         for batch in chain([first], some):
             for cut in cutter.add(batch):
                 outlets.put(cut)
@@ -98,6 +98,6 @@ def store(hosts: Engine, cut: Cut) -> None:
         if cut.whole:
             return  # the same rows are stored in another order
         raise RowsDiffer(
-            f"an earlier run of this task stored other rows in {cut.queue}/{cut.partition} at this place: its rows must"
-            f" be the same, in the same order, each time that it runs ({error.message})"
+            f"an earlier run of this task stored other rows in {cut.queue.name}/{cut.partition} at this place: its rows"
+            f" must be the same, in the same order, each time that it runs ({error.message})"
         ) from error

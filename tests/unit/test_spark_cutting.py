@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from delivery.batch import open_batch
 from delivery.errors import AnsweredLongAgo, UnknownPartition, UnknownQueue
+from delivery.metastore.records import QueueRecord
 from delivery.model import Message, QueueSettings, partition_of
 from delivery.publish.producers import Producers
 from delivery.spark import cutting
@@ -21,7 +22,7 @@ from delivery.spark.cutting import Cut, Cutter, Origin
 from delivery.storage.base import StoredBatch
 from tests.unit.spark_rows import arrow
 
-QUEUES = {"a": QueueSettings(partitions=3), "b": QueueSettings(partitions=1)}
+QUEUES = {name: QueueRecord(name, "g1", 0, QueueSettings(partitions=count)) for name, count in (("a", 3), ("b", 1))}
 NAMES = ("value", "key", "partition", "queue")
 TASK = Origin("stream x", 5, 2)
 
@@ -33,7 +34,7 @@ row_lists = st.lists(row_values, max_size=60)
 Rows = Sequence[dict[str, Any]]
 
 
-def settings_of(queue: str) -> QueueSettings:
+def queue_of(queue: str) -> QueueRecord:
     if queue not in QUEUES:
         raise UnknownQueue(f"no queue {queue!r}")
     return QUEUES[queue]
@@ -50,7 +51,7 @@ def cut(rows: Rows, *ends: int, origin: Origin = TASK, queue: str = "") -> list[
     """The batches of rows that come in parts which end there."""
     table = arrow(rows, *NAMES)
     edges = [0, *sorted(ends), len(rows)]
-    cutter = Cutter(origin, queue, settings_of)
+    cutter = Cutter(origin, queue, queue_of)
     found: list[Cut] = []
     for begin, end in pairwise(edges):
         found += cutter.add(table.slice(begin, end - begin))
@@ -60,7 +61,7 @@ def cut(rows: Rows, *ends: int, origin: Origin = TASK, queue: str = "") -> list[
 def messages(cuts: Sequence[Cut]) -> dict[tuple[str, int], list[Message]]:
     found: dict[tuple[str, int], list[Message]] = {}
     for one in cuts:
-        found.setdefault((one.queue, one.partition), []).extend(open_batch(one.data).messages(one.queue))
+        found.setdefault((one.queue.name, one.partition), []).extend(open_batch(one.data).messages(one.queue.name))
     return found
 
 
@@ -75,14 +76,12 @@ def test_every_row_is_in_one_batch_of_its_queue_and_partition_in_order(rows: Row
     with small_batches():
         found = messages(cut(rows))
     for (queue, partition), there in found.items():
-        chosen = [
-            row for row in rows if row["queue"] == queue
-            and partition == (row["partition"] if row["partition"] is not None else
-                              None if row["key"] is None else partition_of(row["key"], QUEUES[queue].partitions))
+        partitions = QUEUES[queue].settings.partitions
+        keyed = [
+            row["value"] for row in rows if row["queue"] == queue and row["key"] is not None
+            and partition == (0 if row["partition"] == 0 else partition_of(row["key"], partitions))
         ]  # fmt: skip
-        assert [one.body for one in there if one.key is not None] == [
-            row["value"] for row in chosen if row["key"] is not None
-        ]
+        assert [one.body for one in there if one.key is not None] == keyed
     for queue in QUEUES:
         everywhere = [one.body for (of, _), there in found.items() if of == queue for one in there]
         assert sorted(everywhere) == sorted(row["value"] for row in rows if row["queue"] == queue)
@@ -95,9 +94,9 @@ def test_batches_of_a_partition_are_numbered_from_one_and_none_is_too_large(rows
         numbers: dict[tuple[str, int], int] = {}
         for one in cuts:
             batch = open_batch(one.data)
-            number = numbers[one.queue, one.partition] = numbers.get((one.queue, one.partition), 0) + 1
+            number = numbers[one.queue.name, one.partition] = numbers.get((one.queue.name, one.partition), 0) + 1
             assert batch.header.producer_sequence == 2 << 32 | number
-            assert batch.header.producer_id == TASK.producer(one.queue)
+            assert batch.header.producer_id == TASK.producer(one.queue.name)
             assert batch.header.count <= 4
             assert batch.header.count == 1 or sum(map(len, batch.bodies())) <= 100
 
@@ -111,7 +110,7 @@ def test_what_may_go_anywhere_goes_to_one_partition_until_a_batch_is_full_and_to
 
 
 def test_a_queue_that_is_given_goes_before_the_column() -> None:
-    assert {one.queue for one in cut([{"value": b"x", "queue": "a"}], queue="b")} == {"b"}
+    assert {one.queue.name for one in cut([{"value": b"x", "queue": "a"}], queue="b")} == {"b"}
 
 
 def test_producers_differ_by_query_task_and_queue_and_stay_from_round_to_round() -> None:
@@ -142,7 +141,7 @@ class Host:
 
     def take(self, one: Cut) -> None:
         header = open_batch(one.data).header
-        producers = self._producers.setdefault((one.queue, one.partition), Producers(()))
+        producers = self._producers.setdefault((one.queue.name, one.partition), Producers(()))
         try:
             if producers.find(header.producer_id, header.producer_sequence, header.payload_crc) is not None:
                 return
@@ -197,5 +196,5 @@ def test_no_batch_has_the_same_rows_in_whatever_order_when_there_are_several_blo
 
 def test_no_rows_are_no_batches() -> None:
     assert cut([]) == []
-    cutter = Cutter(TASK, "a", settings_of)
+    cutter = Cutter(TASK, "a", queue_of)
     assert [*cutter.add(pa.RecordBatch.from_pydict({"value": pa.array([], pa.binary())})), *cutter.finish()] == []

@@ -20,6 +20,8 @@ from pyspark.sql.types import (
 )
 
 from delivery.errors import AnsweredLongAgo, HootError, InvalidRequest, SequenceReused, StorageUnavailable
+from delivery.metastore.records import QueueRecord
+from delivery.model import QueueSettings
 from delivery.spark.cutting import Cut
 from delivery.spark.planning import Engine
 from delivery.spark.sinkoptions import write_options
@@ -36,6 +38,7 @@ def headers(**columns: DataType) -> ArrayType:
     return ArrayType(schema(**columns))
 
 
+ORDERS = QueueRecord("orders", "g1", 0, QueueSettings())
 SCHEMA = schema(value=TEXT, key=BYTES, topic=TEXT, partition=INT)
 COPIED = schema(
     key=BYTES, value=BYTES, topic=TEXT, partition=INT, offset=LONG, timestamp=TimestampType(), timestampType=INT,
@@ -44,7 +47,7 @@ COPIED = schema(
 
 
 def cut(place: int = 0, data: bytes = b"x", *, whole: bool = False) -> Cut:
-    return Cut("orders", place, data, whole)
+    return Cut(ORDERS, place, data, whole)
 
 
 def test_a_write_takes_the_columns_of_a_read_and_has_an_id_of_its_own() -> None:
