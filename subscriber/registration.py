@@ -26,9 +26,9 @@ from delivery.errors import (
 from delivery.metastore import records
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
-from delivery.metastore.request import Request, new_record
+from delivery.metastore.request import Request, new_record, rebased
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.networks import as_address
+from delivery.networks import Networks, as_address
 from delivery.rpc.hello import is_alive
 from delivery.rpc.pinned import refused
 from subscriber.hosts import Hosts
@@ -118,8 +118,8 @@ class SubscriberZooKeeper:
                 " skip messages of theirs: have them handled first (`hoot subscription parked` shows them)"
             )
 
-    def register(self, plan: Plan, listener: ListenerRecord) -> None:
-        """Write what was planned, and attach `listener` for as long as the session lives.
+    def register(self, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
+        """Write what was planned, and attach `listener` for as long as the session lives; gives what was written.
 
         Raises SubscriptionBusy, GroupMismatch or BadVersion when somebody else changed the subscription since it was
         planned, SubscriptionExists when it must be new.
@@ -130,28 +130,27 @@ class SubscriberZooKeeper:
             found = None
         if found is None:
             try:
-                self._catalog.put_subscription(record, create=True)
+                self._catalog.create_subscription(record)
             except SubscriptionExists as error:
                 if plan.must_be_new:
                     raise
                 raise BadVersion(error.message) from None
-        elif record != found and record.kind == found.kind == "exclusive":
-            self._catalog.put_subscription(record, create=False)
         elif record != found:
-            self._catalog.change_subscription(record.queue, record.name, partial(self._changed, plan))
+            record = self._catalog.change_subscription(
+                record.queue, record.name, partial(self._changed, plan, found)
+            )  # fmt: skip
         self._catalog.attach(record.queue, record.name, listener, replace=plan.replace, agreed=record)
+        return record
 
     def join(self, request: Request, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
         """`register`; when other members of a group did so at the same moment, by another plan. Gives what it wrote."""
         for _ in range(_PLANS_MAX):
             try:
-                self.register(plan, listener)
+                return self.register(plan, listener)
             except BadVersion:
                 if not listener.member:
                     raise
                 plan = self.plan(request)
-            else:
-                return plan.record
         raise BadVersion(f"subscription {self._name!r} on queue {request.queue!r} is changed all the time: try again")
 
     def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:
@@ -212,13 +211,13 @@ class SubscriberZooKeeper:
             return found
         raise self._busy(queue, found)
 
-    def _changed(self, plan: Plan, now: SubscriptionRecord) -> SubscriptionRecord:
-        """What is to become of preferences for the plan. Raises GroupMismatch, BadVersion."""
+    def _changed(self, plan: Plan, found: SubscriptionRecord, now: SubscriptionRecord) -> SubscriptionRecord:
+        """What is to become of preferences that were `found` when it was planned. Raises GroupMismatch, BadVersion."""
         record = plan.record
         if (now.generation, now.created_ms) != (record.generation, record.created_ms):
             raise BadVersion(f"subscription {self._name!r} was deleted and made again by somebody else")
         self._check_agreement(now, record, plan.member)
-        return msgspec.structs.replace(record, holders=now.holders, moves=now.moves, released_ms=now.released_ms)
+        return rebased(record, found, now)
 
     def _check_agreement(self, found: SubscriptionRecord, wanted: SubscriptionRecord, member: str) -> None:
         """Raises GroupMismatch when others are attached with other options."""
@@ -246,4 +245,5 @@ class SubscriberZooKeeper:
         )
 
     def _answers(self, listener: ListenerRecord, queue: str) -> bool:
-        return is_alive(listener, queue, self._name)
+        networks = [host.networks for host in self._catalog.readable_hosts()[0]]
+        return is_alive(listener, queue, self._name, networks or [Networks()])

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from delivery.client import Client
 from delivery.client.publisher import Receipt
@@ -30,22 +31,49 @@ def published(receipts: Iterable[Receipt]) -> dict[int, list[int]]:
     return {partition: sorted(ids) for partition, ids in found.items()}
 
 
+def noted(file: Path, kind: Literal["q", "H"]) -> array[int]:
+    """What a tally left in a file, as numbers of that kind of array."""
+    values = array(kind)
+    values.frombytes(file.read_bytes())
+    return values
+
+
 def delivered(ids_file: Path, partitions_file: Path | None) -> dict[int, list[int]]:
     """What a consumer noted, by partition; without a file of partitions all of it is of partition 0."""
-    ids = array("q")
-    ids.frombytes(ids_file.read_bytes())
+    ids = noted(ids_file, "q")
     if partitions_file is None:
         return {0: list(ids)}
-    partitions = array("H")
-    partitions.frombytes(partitions_file.read_bytes())
     found: dict[int, list[int]] = {}
-    for partition, number in zip(partitions, ids, strict=True):
+    for partition, number in zip(noted(partitions_file, "H"), ids, strict=True):
         found.setdefault(partition, []).append(number)
     return found
 
 
-def check_delivered(wanted: Mapping[int, Sequence[int]], got: Mapping[int, Sequence[int]]) -> None:
+Numbers = Mapping[int, Sequence[int]]
+"""Ids by partition."""
+
+
+def check_delivered(wanted: Numbers, got: Numbers) -> None:
     """Raise BenchFailed unless each partition's messages arrived once and in order, and no others."""
+    _check_same(wanted, got)
+    for partition, found in sorted(got.items()):
+        if any(a >= b for a, b in pairwise(found)):
+            raise BenchFailed(f"partition {partition}: messages were delivered out of order")
+
+
+def check_by_key(wanted: Numbers, got: Numbers, keys: Mapping[tuple[int, int], int]) -> None:
+    """Raise BenchFailed unless each message arrived once, in the order of its key; `keys` are by partition and id."""
+    _check_same(wanted, got)
+    for partition, found in sorted(got.items()):
+        last: dict[int, int] = {}
+        for number in found:
+            key = keys[partition, number]
+            if number <= last.get(key, 0):
+                raise BenchFailed(f"partition {partition}: messages of one key were delivered out of order")
+            last[key] = number
+
+
+def _check_same(wanted: Numbers, got: Numbers) -> None:
     for partition in sorted({*wanted, *got}):
         expected, found = wanted.get(partition, ()), got.get(partition, ())
         if sorted(found) != list(expected):
@@ -53,19 +81,19 @@ def check_delivered(wanted: Mapping[int, Sequence[int]], got: Mapping[int, Seque
                 f"partition {partition}: {len(expected)} messages were published and {len(found)} delivered; they are"
                 " not the same"
             )
-        if any(a >= b for a, b in pairwise(found)):
-            raise BenchFailed(f"partition {partition}: messages were delivered out of order")
 
 
-def check_checkpoints(client: Client, queue: str, name: str, wanted: Mapping[int, Sequence[int]]) -> None:
+def check_checkpoints(
+    client: Client, queue: str, name: str, wanted: Numbers, *, seconds: float = _SETTLE_SECONDS, pause: float = 0.05
+) -> None:  # fmt: skip
     """Raise BenchFailed unless the subscription's checkpoints reach each partition's last message, in time."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
+    deadline = time.monotonic() + seconds
     while (behind := _behind(client, queue, name, wanted)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(pause)
     if behind:
         raise BenchFailed(f"the checkpoint of {name} stayed behind the last message of partition {behind[0]}")
 
 
-def _behind(client: Client, queue: str, name: str, wanted: Mapping[int, Sequence[int]]) -> list[int]:
+def _behind(client: Client, queue: str, name: str, wanted: Numbers) -> list[int]:
     positions = {one.partition: one.position for one in client.subscription_info(queue, name).partitions}
     return [partition for partition, ids in wanted.items() if positions.get(partition, -1) < ids[-1]]

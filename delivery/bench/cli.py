@@ -1,150 +1,121 @@
-"""The command `hoot bench`."""
+"""The command `hoot bench`: a command for each case of the catalogue, with the options that the case has."""
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import typer
 
-from delivery.bench.report import Result, Summary, described, summary
-from delivery.model import Durability
+from delivery.bench.catalogue import CASES, Case
 
-_FOLDER: Final = "hoot-bench-"
+if TYPE_CHECKING:
+    from delivery.bench.report import Result, Summary
 
+_FLOOR_MESSAGES_MAX: Final = 2_000_000
+_OF_THE_COMMAND: Final = (
+    "runs", "json", "with_floor", "zookeeper", "processes", "store", "hbase_thrift", "layout"
+)  # fmt: skip
+"""Options that are no business of the cases."""
 
-class Case(StrEnum):
-    """What to measure."""
-
-    publish = "publish"
-    live = "live"
-    drain = "drain"
-    latency = "latency"
-    fanout = "fanout"
-    filter = "filter"
-    floor = "floor"
-    fencing = "fencing"
-
-
-class DurabilityChoice(StrEnum):
-    """See model.Durability."""
-
-    fsync = "fsync"
-    os = "os"
-    memory = "memory"
+bench = typer.Typer(
+    no_args_is_help=True, add_completion=False,
+    help="Measure Hoot: publisher, region hosts, ZooKeeper and subscribers as separate processes.\n\nNothing is printed"
+    " for a run that lost, doubled or reordered anything, or whose checkpoint stayed behind.",
+)  # fmt: skip
 
 
-def bench(
-    case: Annotated[Case, typer.Argument(help="What to measure.")],
-    size: Annotated[int, typer.Option(min=8, max=1 << 20, help="Bytes in each body.")] = 100,
-    messages: Annotated[int | None, typer.Option(min=1, max=1 << 30, help="How many.", show_default="by case")] = None,
-    runs: Annotated[int, typer.Option(min=1, max=100, help="Repeat, and print the medians at the end.")] = 1,
-    rate: Annotated[float, typer.Option(min=1, help="latency: messages per second.")] = 1000.0,
-    subscriptions: Annotated[int, typer.Option(min=1, max=100, help="fanout: how many.")] = 8,
-    selectivity: Annotated[float, typer.Option(min=0, max=1, help="filter: share of the topic `wanted`.")] = 0.01,
-    expression: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            metavar="EXPRESSION",
-            show_default="topic = 'wanted'",
-            help="filter: on topic and body.n, which is 0 to 999 in turn.",
-        ),
-    ] = None,
-    apart: Annotated[bool, typer.Option(help="filter: each topic in batches of its own.")] = False,
-    partitions: Annotated[
-        int, typer.Option(min=1, max=32767, help="Of the queue, dealt out to the hosts; a batch goes to a random one.")
-    ] = 1,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, max=64, metavar="N", show_default="1", help="Hosts, each a process, of its own engine."),
-    ] = None,
-    durability: Annotated[
-        DurabilityChoice, typer.Option(help="Of the queue; fencing: fsync or os.")
-    ] = DurabilityChoice.fsync,
-    batches: Annotated[bool, typer.Option(help="Receive with a batch listener.")] = False,
-    with_floor: Annotated[bool, typer.Option(help="Measure `floor` beside each run and print the ratio.")] = False,
-    zookeeper: Annotated[str | None, typer.Option(help="A running engine; its own embedded one without.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON line per result.")] = False,
-) -> None:
-    """Measure Hoot: publisher, region hosts, ZooKeeper and subscribers as separate processes.
+def _command(case: Case) -> Callable[..., None]:
+    """The function whose parameters are the case's options, for typer to make the command of."""
 
-    No rate is printed for a run that lost, doubled or reordered anything or whose checkpoint stayed behind.
+    def command(**given: Any) -> None:  # noqa: ANN401 - each as its option says
+        _run(case, given)
 
-    Two cases need no engine: floor decodes and calls back in one process, with neither network nor disk; fencing
-    appends batches of one message to the log and tells what confirming the epoch after each adds, in microseconds.
-    """
-    if zookeeper is not None and processes is not None:
+    command.__annotations__ = {name: option.kind for name, option in case.options.items()}
+    cast("Any", command).__signature__ = Signature(
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=option.info, annotation=option.kind)
+            for name, option in case.options.items()
+        ]
+    )
+    return command
+
+
+for _case in CASES:
+    bench.command(_case.name, help=_case.about)(_command(_case))
+
+
+def _run(case: Case, given: dict[str, Any]) -> None:
+    from delivery.bench.report import summary
+
+    if given.get("zookeeper") is not None and given.get("processes") is not None:
         raise typer.BadParameter("--zookeeper names a running engine, --processes is for its own one: give one")
-    if case is Case.latency and batches:
-        raise typer.BadParameter("latency is that of each message: not with --batches")
-    if case is Case.fencing and durability is DurabilityChoice.memory:
-        raise typer.BadParameter("fencing measures the log on disk: --durability fsync or os")
-    count = messages if messages is not None else _default_count(case, size, rate)
+    if given.get("zookeeper") is not None and given.get("store") == "hbase":
+        raise typer.BadParameter("--zookeeper names a running engine, --store is for its own one: give one")
+    if given.get("messages") is None:
+        given["messages"] = case.messages(given)
     results = []
     with ExitStack() as stack:
-        measure = _prepare(stack, case, {
-            "size": size, "messages": count, "rate": rate, "subscriptions": subscriptions, "selectivity": selectivity,
-            "expression": expression, "apart": apart,
-            "partitions": partitions, "durability": durability.value, "batches": batches,
-        }, zookeeper, processes or 1)  # fmt: skip
-        for _ in range(runs):
+        measure = _prepared(stack, case, given)
+        for _ in range(given["runs"]):
             found = measure()
-            if with_floor and case not in (Case.floor, Case.fencing):
-                found = _against_floor(found)
-            results.append(found)
-            _print(found, json=json)
-    if runs > 1:
-        _print(summary(results), json=json)
+            results.append(_against_floor(found) if given.get("with_floor") else found)
+            _print(results[-1], json=given["json"])
+    if given["runs"] > 1:
+        _print(summary(results), json=given["json"])
 
 
-def _prepare(
-    stack: ExitStack, case: Case, options: dict[str, Any], zookeeper: str | None, processes: int
-) -> Callable[[], Result]:
+def _prepared(stack: ExitStack, case: Case, given: dict[str, Any]) -> Callable[[], Result]:
     """What measures once. The engine is started here, so that all runs have the same."""
-    from delivery.bench import cases
+    from delivery.bench.stage import Plan
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hoot-bench-")))
+    module = importlib.import_module(f"delivery.bench.{case.module}")
+    measure: Callable[[Plan], Result] = getattr(module, case.name.replace("-", "_"))
+    options: dict[str, Any] = {name: _plain(value) for name, value in given.items() if name not in _OF_THE_COMMAND}
+    if not case.needs_engine:
+        return lambda: measure(Plan(folder=folder, **options))
+    setup = _setup(stack, folder, case, given, options)
+    return lambda: measure(setup)
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _setup(stack: ExitStack, folder: Path, case: Case, given: dict[str, Any], options: dict[str, Any]) -> Any:  # noqa: ANN401
+    from delivery.bench.raw import Raw
+    from delivery.bench.stage import Setup
     from delivery.client import connect
     from delivery.local import LocalEngine
 
-    if case is Case.floor:
-        return lambda: cases.floor(options["size"], options["messages"])
-    if case is Case.fencing:
-        return lambda: _fencing(options["size"], options["messages"], options["durability"])
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
+    zookeeper, pid = given.get("zookeeper"), None
+    raw = Raw(given["hbase_thrift"], f"bench{folder.name[-8:]}") if given.get("store") == "hbase" else None
     if zookeeper is None:
-        zookeeper = stack.enter_context(LocalEngine(folder, processes=processes)).address
+        stored = () if raw is None else raw.host_options(given["layout"], from_memory=case.name != "drain")
+        engine = stack.enter_context(LocalEngine(folder, *stored, processes=given["processes"] or 1))
+        zookeeper, pid = engine.address, engine.host.pid
     client = stack.enter_context(connect(zookeeper))
-    setup = cases.Setup(client=client, zookeeper=zookeeper, folder=folder, **options)
-    return lambda: cases.CASES[case.value](setup)
-
-
-def _fencing(size: int, messages: int, durability: Durability) -> Result:
-    from delivery.bench.fencing import fencing
-
-    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
-        return fencing(size, messages, durability, Path(folder))
+    return Setup(folder=folder, client=client, zookeeper=zookeeper, host_pid=pid, raw=raw, **options)
 
 
 def _against_floor(found: Result) -> Result:
     from delivery.bench.cases import floor
+    from delivery.bench.stage import Plan
 
-    limit = floor(found.size, min(found.messages, 2_000_000))
+    limit = floor(Plan(found.size, min(found.messages, _FLOOR_MESSAGES_MAX)))
     ratio = found.messages_per_second / limit.messages_per_second
     return msgspec.structs.replace(found, ratio_to_floor=round(ratio, 3))
 
 
-def _default_count(case: Case, size: int, rate: float) -> int:
-    if case is Case.latency:
-        return int(rate * 10)
-    if case is Case.fencing:
-        return 2_000
-    return max(20_000, min(2_000_000, 400_000_000 // size))
-
-
 def _print(found: Result | Summary, *, json: bool) -> None:
+    from delivery.bench.report import described
+
     typer.echo(msgspec.json.encode(found).decode() if json else described(found))

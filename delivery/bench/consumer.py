@@ -1,24 +1,30 @@
-"""The subscriber's process of a bench: counts, keeps every id in order of arrival, and measures latencies if asked.
+"""The subscriber's process of a bench: counts, keeps every id in order of arrival, and measures what its task says.
 
-Started by `cases` as `python -m delivery.bench.consumer JSON`; talks by lines of JSON on its standard output. The ids
-go to a file, eight bytes each in native order, and with several partitions their numbers to one beside it, two bytes
-each, for the parent to hold against what was published. It ends at the end of its standard input, so that it never
-outlives the bench, however that ends.
+Started by `stage` as `python -m delivery.bench.consumer JSON`; talks by lines of JSON on its standard output. The ids
+go to a file, eight bytes each in native order, and what belongs to each to files beside it, for the parent to hold
+against what was published. It ends when it has what it expected, on SIGTERM, and at the end of its standard input, so
+that it never outlives the bench, however that ends.
 """
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 import time
-from array import array
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from typing import Literal, NoReturn
 
 import msgspec
 
+from delivery.bench.children import say
+from delivery.bench.tallies import MemberTally, SpreadTally, StormTally, Tally
 from delivery.embedded.lifeline import end_with_parent
-from delivery.model import Message
-from subscriber import Subscriber
+from delivery.metastore.policy import RetryPolicy
+from subscriber import Subscriber, Subscription
+
+Listener = Literal["plain", "latency", "first", "slow", "member", "storm"]
 
 
 class Task(msgspec.Struct):
@@ -30,12 +36,16 @@ class Task(msgspec.Struct):
     expected: int
     """End after this many messages."""
     ids_file: str
+    member: str = ""
+    """In a shared subscription, its name."""
     start: str = "latest"
     topics: list[str] = []
     filter: str | None = None
-    latency: bool = False
-    from_first: bool = False
-    """Note when the first message came."""
+    retry: RetryPolicy | None = None
+    listener: Listener = "plain"
+    """What is noted: how late each message was, when the first came, the time of each; or what goes wrong."""
+    slow: float = 0.0
+    """Seconds that a slow listener takes for a message."""
     batches: bool = False
     """Use a batch listener."""
     spread: bool = False
@@ -49,106 +59,58 @@ class Outcome(msgspec.Struct):
     count: int
     attached_ns: int
     first_ns: int
-    """0 unless asked for."""
+    """0 unless asked for; of a storm, when the last message came that had not failed."""
     last_ns: int
     latencies_ns: list[int]
+    redelivered: int
+    """Messages that came again after they had failed."""
 
 
-class Tally:
-    """The listener's state: ids in order of arrival, and when the first and the last came."""
-
-    def __init__(self, expected: int) -> None:
-        self.ids = array("q")
-        self.latencies: list[int] = []
-        self.expected = expected
-        self.first_ns = self.last_ns = 0
-        self.done = Event()
-
-    def message(self, message: Message) -> None:
-        """Per message: keep the id; the last one expected stops the clock."""
-        self.ids.append(message.number)
-        if len(self.ids) == self.expected:
-            self._end()
-
-    def timed_message(self, message: Message) -> None:
-        """As `message`, with the time since the publisher meant to send it (first 8 bytes of the body)."""
-        self.latencies.append(time.monotonic_ns() - int.from_bytes(message.body[:8], "little"))
-        self.message(message)
-
-    def first_message(self, message: Message) -> None:
-        """As `message`, noting when the first one came."""
-        self.first_ns = self.first_ns or time.monotonic_ns()
-        self.message(message)
-
-    def first_batch(self, messages: list[Message]) -> None:
-        """As `batch`, noting when the first message came."""
-        self.first_ns = self.first_ns or time.monotonic_ns()
-        self.batch(messages)
-
-    def batch(self, messages: list[Message]) -> None:
-        """Per push."""
-        self.ids.extend([message.number for message in messages])
-        if len(self.ids) >= self.expected:
-            self._end()
-
-    def _end(self) -> None:
-        self.last_ns = time.monotonic_ns()
-        self.done.set()
-
-
-class SpreadTally(Tally):
-    """Keeps the partitions, too. They are noted first: the last id ends the wait for both."""
-
-    def __init__(self, expected: int) -> None:
-        super().__init__(expected)
-        self.partitions = array("H")
-
-    def message(self, message: Message) -> None:
-        """As Tally.message, which is written out here: another call would cost as much as all of it."""
-        self.partitions.append(message.partition)
-        self.ids.append(message.number)
-        if len(self.ids) == self.expected:
-            self._end()
-
-    def batch(self, messages: list[Message]) -> None:
-        """As Tally.batch; a push is of one partition."""
-        self.partitions.extend([messages[0].partition] * len(messages))
-        super().batch(messages)
-
-
-def partitions_beside(ids_file: Path) -> Path:
-    """Where the partitions of the messages are whose ids are in that file."""
-    return ids_file.with_suffix(".partitions")
+class _ToldToStop(BaseException):
+    """Raised in the main thread by SIGTERM."""
 
 
 def run(task: Task) -> Outcome:
     """Subscribe, receive what is expected, and leave the durable state for the parent to look at."""
-    tally = SpreadTally(task.expected) if task.spread else Tally(task.expected)
-    subscriber = Subscriber(task.name, zookeeper=task.zookeeper)
-    subscription = subscriber.subscribe(task.queue, start=task.start, topics=task.topics or None, filter=task.filter)
-    if task.batches:
-        subscription.batch_listener(tally.first_batch if task.from_first else tally.batch)
-    elif task.from_first:
-        subscription.listener(tally.first_message)
-    else:
-        subscription.listener(tally.timed_message if task.latency else tally.message)
+    if task.listener == "storm":
+        logging.getLogger("subscriber").setLevel(logging.CRITICAL)  # it fails on purpose
+    tally = _tally(task)
+    signal.signal(signal.SIGTERM, _told)
+    subscriber = Subscriber(task.name, zookeeper=task.zookeeper, member=task.member or None)
+    subscription = subscriber.subscribe(
+        task.queue, start=task.start, topics=task.topics or None, filter=task.filter, retry=task.retry,
+        kind="shared" if task.member else None,
+    )  # fmt: skip
+    _listen(task, tally, subscription)
     attached_ns = time.monotonic_ns()
-    with subscriber:
-        _say({"ready": True})
+    with subscriber, suppress(_ToldToStop):
+        say({"ready": True})
         tally.done.wait(task.seconds_max)
-    with Path(task.ids_file).open("wb") as file:
-        tally.ids.tofile(file)
-    if isinstance(tally, SpreadTally):
-        with partitions_beside(Path(task.ids_file)).open("wb") as file:
-            tally.partitions.tofile(file)
-    return Outcome(len(tally.ids), attached_ns, tally.first_ns, tally.last_ns, tally.latencies)
+    tally.save(Path(task.ids_file))
+    return Outcome(
+        len(tally.ids), attached_ns, tally.first_ns, tally.last_ns, tally.latencies, tally.redelivered
+    )  # fmt: skip
 
 
-def _say(value: object) -> None:
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+def _told(*_: object) -> NoReturn:
+    raise _ToldToStop
+
+
+def _tally(task: Task) -> Tally:
+    kinds: dict[str, type[Tally]] = {"member": MemberTally, "storm": StormTally}
+    return kinds.get(task.listener, SpreadTally if task.spread else Tally)(task.expected)
+
+
+def _listen(task: Task, tally: Tally, subscription: Subscription) -> None:
+    if task.batches:
+        subscription.batch_listener(tally.first_batch if task.listener == "first" else tally.batch)
+    elif task.listener == "slow":
+        subscription.listener(tally.slowly(task.slow))
+    else:
+        listeners = {"latency": tally.timed_message, "first": tally.first_message}
+        subscription.listener(listeners.get(task.listener, tally.message))
 
 
 if __name__ == "__main__":
     end_with_parent()
-    _say(run(msgspec.json.decode(sys.argv[1], type=Task)))
+    say(run(msgspec.json.decode(sys.argv[1], type=Task)))

@@ -14,11 +14,13 @@ from itertools import count
 from pathlib import Path
 from random import randbytes
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter_ns, time_ns
 
 from delivery.batch import encode, peek, stamp
 from delivery.bench.checking import BenchFailed
 from delivery.bench.report import Result, result, with_fencing
+from delivery.bench.stage import Plan
 from delivery.ids import first_id_at
 from delivery.model import Durability, QueueSettings
 from delivery.storage.base import Append, PartitionKey
@@ -60,9 +62,15 @@ class Gauge(Disk):
         self.look_ns = (ended - begun) - (begun - first)
 
 
-def fencing(size: int, messages: int, durability: Durability, folder: Path) -> Result:
+def fencing(plan: Plan) -> Result:
     """Appends of one message each, in an empty folder: the medians with and without the look. Raises BenchFailed."""
-    gauge = Gauge()
+    with TemporaryDirectory(dir=plan.folder) as folder:
+        return measured(plan, Path(folder))
+
+
+def measured(plan: Plan, folder: Path) -> Result:
+    """In this folder, which keeps what was appended."""
+    gauge, size, messages, durability = Gauge(), plan.size, plan.messages, plan.durability
     with closing(SegmentedLog(folder, disk=gauge)) as log:
         log.open(_KEY, _EPOCH, QueueSettings(durability=durability))
         epochs = Epochs(DataFolder(folder, gauge).queue(_KEY.queue, _KEY.generation) / "epochs")

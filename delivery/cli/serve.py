@@ -175,7 +175,9 @@ def _run(hosts: list[HostConfig], own: EmbeddedZooKeeper | None, level: logs.Lev
     import trio
 
     from delivery.cli.processes import Crew, command
+    from delivery.rpc.server import allow_open_files
 
+    allow_open_files()
     if len(hosts) == 1:
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.set_threshold(*_COLLECTED_AFTER)

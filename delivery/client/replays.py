@@ -50,7 +50,7 @@ class Replays:
         if not dry_run:
             if self._catalog.subscription(record.queue, into) is not None:  # of an earlier queue of this name
                 self._catalog.delete_subscription(record.queue, into)
-            self._catalog.put_subscription(shadow, create=True)
+            self._catalog.create_subscription(shadow)
         return stretches
 
     def promote(self, queue: str, name: str, *, force: bool, dry_run: bool) -> tuple[str, list[Move]]:

@@ -157,11 +157,12 @@ class Delivery:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
         self._regulate()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._members.run)
-            nursery.start_soon(self.gate.run)
-            async with trio.open_nursery() as workers:
-                for partition in self.attached.subscription.starts:
-                    workers.start_soon(self._serve, partition)
+            self._members.link(nursery)
+            self.gate.serve(nursery)
+            try:
+                await self._serve_all(tuple(self.attached.subscription.starts))
+            finally:
+                self._members.unlink()
             nursery.cancel_scope.cancel()
 
     def change(self, attached: Attached) -> None:
@@ -194,6 +195,15 @@ class Delivery:
             waiting.cancel()
         for worker in self.workers.values():
             worker.drain()
+
+    async def _serve_all(self, partitions: tuple[int, ...]) -> None:
+        """A single one, which is what most have, gets no task of its own: there may be thousands that do nothing."""
+        if len(partitions) == 1:
+            await self._serve(partitions[0])
+            return
+        async with trio.open_nursery() as workers:
+            for partition in partitions:
+                workers.start_soon(self._serve, partition)
 
     async def _serve(self, partition: int) -> None:
         while not self._draining:
@@ -286,7 +296,8 @@ class Delivery:
     def _begin(self, key: CheckpointKey, taken: Taken, watermark: int) -> Begin:
         record, state = self.attached.subscription, taken.value
         position = self._position(key, taken, watermark)
-        newest = record.newest.get(key.partition, 0)
+        # A position is moved before the preferences are: by these it may still begin with the newest of each key.
+        newest = record.newest.get(key.partition, 0) if state.moves <= record.moves else 0
         return Begin(
             position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound,
             self.gate,

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import trio
 
-from delivery.dispatch.pace import FOREVER, Pace
+from delivery.dispatch.pace import Pace
 from delivery.metastore.flow import Flow
 
 Tell = Callable[[], None]
 
 
 class Gate:
-    """Open, unless somebody regulates it. `run` must be running for those who wait to hear that it opened."""
+    """Open, unless somebody regulates it. Those who wait hear that it opened once somebody lets it `serve` them."""
 
     def __init__(self) -> None:
         self._pace = Pace()
@@ -21,6 +21,8 @@ class Gate:
         """What is asked for; its limits on windows are the senders' business."""
         self._waiting: dict[Tell, None] = {}
         self._changed = trio.lowlevel.ParkingLot()
+        self._nursery: trio.Nursery | None = None
+        self._telling = False
 
     def pause(self, seconds: float | None) -> None:
         """See Pace.pause."""
@@ -50,16 +52,30 @@ class Gate:
         if not self._waiting:
             self._changed.unpark_all()
         self._waiting.setdefault(tell)
+        self._tell_soon()
         return False
+
+    def holds(self, tell: Tell) -> bool:
+        """Whether it waits to be told that the gate is open."""
+        return tell in self._waiting
 
     def forget(self, tell: Tell) -> None:
         """Tell it no more."""
         self._waiting.pop(tell, None)
 
-    async def run(self) -> None:
-        """Tell those who wait, until cancelled."""
-        while True:
-            delay = self._pace.delay(trio.current_time()) if self._waiting else FOREVER
+    def serve(self, nursery: trio.Nursery) -> None:
+        """From now on those who wait are told, by a task of this nursery that is there only while somebody does."""
+        self._nursery, self._telling = nursery, False
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._waiting and self._nursery is not None and not self._telling:
+            self._telling = True
+            self._nursery.start_soon(self._tell)
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            delay = self._pace.delay(trio.current_time())
             if delay:
                 with trio.move_on_after(delay):
                     await self._changed.park()
@@ -68,3 +84,4 @@ class Gate:
                 del self._waiting[tell]
                 tell()
                 await trio.lowlevel.checkpoint()
+        self._telling = False

@@ -106,25 +106,24 @@ class Link:
                 await connection.aclose()
 
     async def _use(self, connection: Connection) -> bool:
-        proven = False
+        """Serve it until it breaks; whether it was good for anything."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._receive, connection, nursery.cancel_scope)
+            nursery.start_soon(self._prove, connection, nursery)
             try:
-                await self._say_hello(connection)
+                await connection.run()
             except HootError as error:
                 self._note_unreachable(error)
-                nursery.cancel_scope.cancel()
-            else:
-                proven = True
-                self._up(connection, nursery)
-        return proven
+            nursery.cancel_scope.cancel()
+        return self._target is not None
 
-    async def _receive(self, connection: Connection, whole: trio.CancelScope) -> None:
+    async def _prove(self, connection: Connection, nursery: trio.Nursery) -> None:
         try:
-            await connection.run()
+            await self._say_hello(connection)
         except HootError as error:
             self._note_unreachable(error)
-        whole.cancel()
+            nursery.cancel_scope.cancel()
+        else:
+            self._up(connection, nursery)
 
     async def _say_hello(self, connection: Connection) -> None:
         listener = self._listener

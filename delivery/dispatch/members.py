@@ -54,7 +54,7 @@ class Way:
 
 
 class Members:
-    """Owns the links while `run` runs."""
+    """Owns the links, which connect between `link` and `unlink`."""
 
     def __init__(self, attached: Attached, config: HostConfig, connect: Connect) -> None:
         self._config, self._connect = config, connect
@@ -96,15 +96,15 @@ class Members:
                 running.cancel()
         return moved
 
-    async def run(self) -> None:
-        """Connect to all of them, and to those that come, until cancelled."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                for record, link in self._links.items():
-                    self._nursery.start_soon(self._run_one, record, link)
-                await trio.sleep_forever()
-        finally:
-            self._nursery = None
+    def link(self, nursery: trio.Nursery) -> None:
+        """Connect to all of them, and to those that come, by tasks of this nursery, until it is cancelled."""
+        self._nursery = nursery
+        for record, link in self._links.items():
+            nursery.start_soon(self._run_one, record, link)
+
+    def unlink(self) -> None:
+        """The nursery takes no more tasks."""
+        self._nursery = None
 
     def _add(self, record: ListenerRecord) -> None:
         self._links[record] = link = Link(self._queue, self._name, record, self._config, self._connect)

@@ -130,7 +130,9 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 
 
-_NO_OPTIONS: Final = ("generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "holders")
+_NO_OPTIONS: Final = (
+    "generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "pause", "holders",
+)  # fmt: skip
 """What in preferences comes about by itself; everything else was asked for."""
 
 

@@ -171,6 +171,21 @@ def new_record(
     )  # fmt: skip
 
 
+def rebased(record: SubscriptionRecord, found: SubscriptionRecord, now: SubscriptionRecord) -> SubscriptionRecord:
+    """`record`, which was made of `found`, made of what has become of that by `now`.
+
+    Only what it changes counts: whoever moved, paused or released the subscription meanwhile did so after it was read.
+    """
+    changed = {
+        name: value
+        for name in SubscriptionRecord.__struct_fields__
+        if (value := getattr(record, name)) != getattr(found, name)
+    }
+    if "newest" in changed:  # a move ended that of all partitions that had begun, and is no reason to begin anew
+        changed["newest"] = {n: at for n, at in record.newest.items() if n in now.newest or n not in found.newest}
+    return msgspec.structs.replace(now, **changed)
+
+
 def _newest(
     request: Request, starts: Iterable[int], begun: Mapping[int, int], known: Container[int],
     last_id: Callable[[int], int],

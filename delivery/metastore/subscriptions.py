@@ -48,26 +48,18 @@ class Subscriptions(Listeners):
             names += page
         return names
 
-    def put_subscription(self, record: SubscriptionRecord, *, create: bool) -> None:
-        """Write a new subscription, or another record for one that is there.
+    def create_subscription(self, record: SubscriptionRecord) -> None:
+        """Write a new subscription; nothing stays of it when its queue is deleted meanwhile.
 
-        Raises UnknownQueue; SubscriptionExists when a new one is there already; BadVersion when the one to change is
-        another now, and when others keep changing it; UnknownSubscription when it is not there.
+        Raises UnknownQueue, SubscriptionExists.
         """
-        if create:
-            self._create(record)
-            return
-        for attempt in range(ATTEMPTS):
-            give_way(attempt)
-            found = self._preferences(record.queue, record.name)
-            if (found.value.generation, found.value.created_ms) != (record.generation, record.created_ms):
-                raise BadVersion(f"subscription {record.name!r} was deleted and made again by somebody else")
-            try:
-                self.managers.subscriptions.update_subscription_data(record, found.version)
-            except BadVersion:
-                continue
-            return
-        raise crowded(f"subscription {record.name!r}")
+        self._check_queue(record.queue)
+        subscriptions = self.managers.subscriptions
+        version = subscriptions.create_subscription_data(record)
+        if self.managers.queues.read_version(record.queue) is None:
+            with contextlib.suppress(BadVersion, UnknownSubscription):
+                subscriptions.delete_subscription_data(record.queue, record.name, version)
+            raise self._unknown_queue(record.queue)
 
     def change_subscription(
         self, queue: str, name: str, change: Callable[[SubscriptionRecord], SubscriptionRecord]
@@ -113,16 +105,6 @@ class Subscriptions(Listeners):
                 return
             return
         raise crowded(f"subscription {name!r}")
-
-    def _create(self, record: SubscriptionRecord) -> None:
-        """A new subscription; nothing stays of one whose queue was deleted meanwhile."""
-        self._check_queue(record.queue)
-        subscriptions = self.managers.subscriptions
-        version = subscriptions.create_subscription_data(record)
-        if self.managers.queues.read_version(record.queue) is None:
-            with contextlib.suppress(BadVersion, UnknownSubscription):
-                subscriptions.delete_subscription_data(record.queue, record.name, version)
-            raise self._unknown_queue(record.queue)
 
     # -- states
 

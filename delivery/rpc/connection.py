@@ -14,6 +14,8 @@ from delivery.rpc.protocol import answered_call, decode_reply, encode_call, load
 
 REPLY_BYTES_MAX = 1 << 20
 """Replies of listeners are small: a token, or a status and an error's text."""
+_QUIET_BYTES = 1024
+"""Room for a dozen replies to pushes: most connections are quiet, and a host has one for each attached listener."""
 _SEQID_MAX = 2**31 - 1
 
 
@@ -41,7 +43,9 @@ class Connection:
     def __init__(self, socket: trio.socket.SocketType, peer: str) -> None:
         self._socket, self._peer = socket, peer
         self._outbox = Outbox(socket)
-        self._kept = trio.lowlevel.ParkingLot()
+        self._nursery: trio.Nursery | None = None
+        """While it runs."""
+        self._flushing = False
         self._waiting: dict[Callable[[], None], None] = {}
         self._sent: dict[int, _Sent] = {}
         """By their sequence numbers, the oldest first."""
@@ -88,11 +92,12 @@ class Connection:
         """
         task_status.started()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._breaking, self._flush)
+            async with trio.open_nursery() as self._nursery:
+                self._flush_soon()
                 await self._breaking(self._receive)
-                nursery.cancel_scope.cancel()
+                self._nursery.cancel_scope.cancel()
         finally:
+            self._nursery = None
             self._break(f"the connection to {self._peer} is not served any more")
         if not self._closed:
             raise SubscriberUnreachable(self._broken)
@@ -158,8 +163,7 @@ class Connection:
             self._break(f"the connection to {self._peer} broke: {error.strerror or error}")
             raise SubscriberUnreachable(self._broken) from None
         self._sent[self._seqid] = _Sent(self._seqid, service, method, on_reply)
-        if self._outbox.waiting:
-            self._kept.unpark_all()
+        self._flush_soon()
 
     async def aclose(self) -> None:
         """Close at once. Calls without a reply fail with SubscriberUnreachable. Closing twice is fine."""
@@ -168,7 +172,7 @@ class Connection:
         await trio.lowlevel.checkpoint()
 
     async def _breaking(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Run one of the two tasks; what goes wrong in it breaks the connection."""
+        """Run receiving or sending; what goes wrong in it breaks the connection."""
         try:
             await part()
         except ProtocolError as error:
@@ -178,18 +182,23 @@ class Connection:
         except trio.ClosedResourceError:
             pass  # whoever closed it said why
 
+    def _flush_soon(self) -> None:
+        """Have what is kept sent, if anything is: that is rare, and no task waits for it meanwhile."""
+        if self._outbox.waiting and self._nursery is not None and not self._flushing:
+            self._flushing = True
+            self._nursery.start_soon(self._breaking, self._flush)
+
     async def _flush(self) -> None:
-        """Send what was kept, whenever something was."""
-        while True:
-            while not self._outbox.waiting:
-                await self._kept.park()
+        """Send what was kept, and tell those who wait."""
+        while self._outbox.waiting:
             await self._outbox.flush()
             waiting, self._waiting = self._waiting, {}
             for tell in waiting:
                 tell()
+        self._flushing = False
 
     async def _receive(self) -> None:
-        buffer = FrameBuffer(REPLY_BYTES_MAX)
+        buffer = FrameBuffer(REPLY_BYTES_MAX, _QUIET_BYTES)
         while True:
             while (frame := buffer.next_frame()) is not None:
                 self._dispatch(frame)

@@ -14,7 +14,7 @@ from delivery.errors import ProtocolError
 from delivery.rpc.wire import Part
 
 SMALL_BYTES: Final = 64 * 1024
-"""What a buffer begins with, and returns to when its connection falls quiet."""
+"""What a buffer begins with, unless told otherwise, and returns to when its connection falls quiet."""
 KEPT_BYTES: Final = (1 << 20) + SMALL_BYTES
 """A buffer larger than this is given back as soon as it is empty; batches rarely are."""
 JOIN_BYTES: Final = 64 * 1024
@@ -26,13 +26,14 @@ _LENGTH: Final = struct.Struct(">i")
 class FrameBuffer:
     """Bytes in (`space`, then `received`), frames out (`next_frame`, until it gives None)."""
 
-    __slots__ = ("_data", "_end", "_frame_bytes_max", "_start", "_view", "_wanted")
+    __slots__ = ("_data", "_end", "_frame_bytes_max", "_small", "_start", "_view", "_wanted")
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, frame_bytes_max: int, small: int = SMALL_BYTES) -> None:
+        """It holds `small` bytes while its connection is quiet, of which there may be thousands."""
+        self._frame_bytes_max, self._small = frame_bytes_max, small
         self._start = self._end = 0
         self._wanted = 0
-        self._data = bytearray(SMALL_BYTES)
+        self._data = bytearray(small)
         self._view = memoryview(self._data)
 
     @property
@@ -53,7 +54,7 @@ class FrameBuffer:
         if self._start == self._end:
             self._start = self._end = 0
             if self.capacity > KEPT_BYTES:
-                self._replace(SMALL_BYTES)
+                self._replace(self._small)
         if self._start + max(self._wanted, 4) > self.capacity and self._start:
             self._view[: self._end - self._start] = bytes(self._view[self._start : self._end])
             self._start, self._end = 0, self._end - self._start
@@ -87,10 +88,10 @@ class FrameBuffer:
 
     def release(self) -> bool:
         """Give memory back when it is empty; False when there is none to give."""
-        if self.partial or self.capacity == SMALL_BYTES:
+        if self.partial or self.capacity == self._small:
             return False
         self._start = self._end = 0
-        self._replace(SMALL_BYTES)
+        self._replace(self._small)
         return True
 
     def _replace(self, capacity: int) -> None:

@@ -12,6 +12,7 @@ The reader stops reading while too many calls or bytes wait for their replies: t
 from __future__ import annotations
 
 import errno
+import resource
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -23,7 +24,7 @@ from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, Frame, decode_call, encode_error, encode_refusal, encode_result
 from delivery.rpc.serving import Counters, Reply, ServedConnection, ServerLimits
 
-__all__ = ["Counters", "Handler", "ServerLimits", "ThriftServer", "open_listeners"]
+__all__ = ["Counters", "Handler", "ServerLimits", "ThriftServer", "allow_open_files", "open_listeners"]
 
 _LOOK_SECONDS: Final = 1.0
 """How often connections are looked at: deadlines of peers are kept that precisely, and cost nothing per frame."""
@@ -53,6 +54,15 @@ async def open_listeners(address: str, port: int) -> list[trio.SocketListener]:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(f"port {port} on {address} is taken by another program") from None
         raise ConfigError(f"cannot listen on {address}, port {port}: {error.strerror or error}") from None
+
+
+def allow_open_files() -> None:
+    """Let this process, and those that it starts, have as many sockets and files as the system allows it.
+
+    A shell gives it a thousand, and each attached listener takes one.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class ThriftServer:

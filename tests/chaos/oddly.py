@@ -63,7 +63,7 @@ class Odd:
             name=NAME, queue=self._queue, generation=record.generation, created_ms=1, starts={0: 0},
             all_partitions=True, topics=(),
         )  # fmt: skip
-        self._catalog.put_subscription(subscription, create=True)
+        self._catalog.create_subscription(subscription)
         listener = ListenerRecord(address="127.0.0.1", port=self._server.getsockname()[1], token=TOKEN)
         self._catalog.attach(self._queue, NAME, listener, replace=None)
         return self

@@ -124,6 +124,11 @@ def subscription(queue: str = "q", name: str = "s", created_ms: int = CREATED_MS
     )  # fmt: skip
 
 
+def rewrite(catalog: Catalog, record: SubscriptionRecord) -> None:
+    """Other preferences for a subscription that is there."""
+    catalog.change_subscription(record.queue, record.name, lambda _: record)
+
+
 def at_once(calls: Sequence[Callable[[], object]]) -> list[object]:
     """Run all in threads that start together; gives each one's result or its HootError."""
     ready = threading.Barrier(len(calls))

@@ -9,13 +9,26 @@ from typing import Any
 import pytest
 
 from delivery import connect
-from delivery.bench.cases import Setup, _queue, drain, filter as filter_case, live
+from delivery.bench import http
+from delivery.bench.cases import drain, filter as filter_case, live
+from delivery.bench.groups import groups
+from delivery.bench.idle import idle
+from delivery.bench.neighbour import slow_neighbour
+from delivery.bench.stage import Setup, queue_for
+from delivery.bench.storm import retry_storm
+from delivery.client import Client
 from delivery.local import LocalEngine
 from tests.integration.cli.running import Hoot
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MESSAGES = 30_000
+HTTP: list[tuple[str, dict[str, Any]]] = [
+    ("http_publish", {"messages": 120, "connections": 4}),
+    ("http_publish", {"messages": 1200, "connections": 3, "per_request": 100}),
+    ("http_poll", {"messages": 100, "rate": 500.0}),
+    ("http_wait", {"messages": 1, "connections": 20}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +37,19 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
         yield running
 
 
+def a_setup(client: Client, engine: LocalEngine, folder: Path, **more: Any) -> Setup:
+    given = {"messages": MESSAGES, **more}
+    return Setup(
+        size=100, durability="os", folder=folder, client=client, zookeeper=engine.address, host_pid=engine.host.pid,
+        **given,
+    )  # fmt: skip
+
+
 def test_two_hosts_own_half_of_the_partitions_each_and_every_message_is_delivered(tmp_path: Path) -> None:
     with LocalEngine(tmp_path, processes=2) as engine, connect(engine.address) as client:
         assert len(client.hosts()) == 2
-        setup = Setup(client, engine.address, tmp_path, 100, MESSAGES, "os", partitions=4)
-        with _queue(setup) as queue:
+        setup = a_setup(client, engine, tmp_path, partitions=4)
+        with queue_for(setup) as queue:
             owners = [one.host for one in client.placement.owners(queue.name)]
             assert owners[0] is not None
             assert owners[1] is not None
@@ -38,6 +59,17 @@ def test_two_hosts_own_half_of_the_partitions_each_and_every_message_is_delivere
             found = case(setup)
             assert (found.partitions, found.processes, found.messages) == (4, 2, MESSAGES)
             assert found.messages_per_second > 0
+
+
+@pytest.mark.parametrize(("case", "options"), HTTP)
+def test_topics_are_measured_over_http(
+    tmp_path: Path, engine: LocalEngine, case: str, options: dict[str, Any]
+) -> None:  # fmt: skip
+    with connect(engine.address) as client:
+        found = getattr(http, case)(a_setup(client, engine, tmp_path, **options))
+    assert found.messages_per_second > 0
+    assert (found.requests_per_second is None) == (case != "http_publish")
+    assert (found.host_mib is None) == (case != "http_wait")
 
 
 def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str) -> None:
@@ -55,6 +87,48 @@ def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str)
 )
 def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, engine: LocalEngine, options: dict[str, Any]) -> None:
     with connect(engine.address) as client:
-        found = filter_case(Setup(client, engine.address, tmp_path, 100, MESSAGES, "os", **options))
+        found = filter_case(a_setup(client, engine, tmp_path, **options))
     assert MESSAGES - 5_000 < found.messages <= MESSAGES
     assert found.messages_per_second > 0
+
+
+def test_with_a_storm_of_retries_each_message_is_handled_and_those_that_failed_come_again(
+    tmp_path: Path, engine: LocalEngine
+) -> None:
+    with connect(engine.address) as client:
+        found = retry_storm(a_setup(client, engine, tmp_path, messages=2_000, failing=0.05, pause=0.01))
+    assert found.redelivered == 2_000 - found.messages
+    assert 50 < found.redelivered < 200
+    assert found.all_seconds is not None
+    assert found.messages_per_second > 0
+
+
+def test_the_latency_beside_a_slow_neighbour_is_told_with_that_alone_and_with_the_memory_of_the_host(
+    tmp_path: Path, engine: LocalEngine
+) -> None:
+    with connect(engine.address) as client:
+        found = slow_neighbour(a_setup(client, engine, tmp_path, messages=200, rate=500.0, slow=0.01))
+    assert None not in (found.p99_ms, found.alone_p99_ms, found.alone_mib, found.host_mib)
+    assert (found.ratio_to_alone or 0) > 0
+
+
+def test_a_member_that_comes_and_goes_costs_its_partitions_a_pause_and_nobody_a_message(
+    tmp_path: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delivery.bench.groups._SETTLE_SECONDS", 0.3)
+    with connect(engine.address) as client:
+        found = groups(a_setup(client, engine, tmp_path, messages=2_000, partitions=4, members=2, rate=200.0))
+    assert (found.members, found.messages) == (2, 2_000)
+    assert (found.joined_pause_ms or 0) > 0
+    assert (found.left_pause_ms or 0) > 0
+
+
+def test_idle_subscriptions_cost_memory_and_are_awake_when_something_comes(
+    tmp_path: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delivery.bench.idle._SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("delivery.bench.idle._QUEUES", 2)
+    with connect(engine.address) as client:
+        found = idle(a_setup(client, engine, tmp_path, subscriptions=6, quiet=0.1))
+    assert (found.subscriptions, found.messages) == (6, 6)
+    assert None not in (found.alone_mib, found.host_mib, found.processor_percent)

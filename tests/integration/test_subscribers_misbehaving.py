@@ -128,12 +128,11 @@ def register(running: LocalEngine, queue: str, name: str, port: int) -> ZooKeepe
     session.start()
     catalog = open_catalog(session)
     record = catalog.queue(queue)
-    catalog.put_subscription(
+    catalog.create_subscription(
         SubscriptionRecord(
             name=name, queue=queue, generation=record.generation, created_ms=0, starts={0: 0}, all_partitions=True,
             topics=(),
-        ),
-        create=True,
+        )
     )  # fmt: skip
     catalog.attach(queue, name, ListenerRecord(address="127.0.0.1", port=port, token="the-right-token"), replace=None)
     return session

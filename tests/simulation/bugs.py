@@ -10,9 +10,10 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Piece
+from delivery.dispatch.ending import Ending
 from delivery.dispatch.link import Link
 from delivery.dispatch.scanner import MessageScanner
-from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.sender import MessageSender
 from delivery.dispatch.shares import Shares
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, Throttled
@@ -25,10 +26,10 @@ from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
 from subscriber import pushes
-from tests.simulation import client_bugs
+from tests.simulation import client_bugs, position_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM
+from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -297,11 +298,15 @@ PLANTED: dict[str, Planted] = {
     "ids by clock": Planted(_ids_by_clock, "I1 I7", asserted="base id"),
     "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
     "unknown called refused": Planted(_unknown_called_refused, "I14", first=690),
-    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
+    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=190),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 30),
     "slots gone on too far": Planted(_slots_gone_on_too_far, "I5", first=KEY_SHARED_FROM),
+    **{
+        f"position: {name}": Planted(plant, breaks, first=REPLAYS_FROM)
+        for name, (plant, breaks) in position_bugs.FOUND_AS.items()
+    },
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),

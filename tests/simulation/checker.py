@@ -14,6 +14,9 @@ The invariants, by their numbers in the fault table:
     I11  some time after the last fault everything is stored, handled and checkpointed
     I14  what was refused is not stored; what was unknown and asked again is stored once
 
+Those of positions that are moved by hand, I15 and I16, stand in `moves`. A move begins all others anew from its place:
+what is still handled of pushes from before it is looked at no further.
+
 With order="key" messages without a key come in any order: I3, I8 and I9 are not asked then, and for I5 a message that
 is parked is not missing.
 """
@@ -26,19 +29,21 @@ from typing import Final
 
 import msgspec
 
+from delivery.ids import ID_MAX
 from delivery.metastore import records
 from delivery.metastore.managers.records import SEPARATOR, OwnerInfo, SubscriptionState
 from delivery.metastore.ops import Create, Op, Set
-from delivery.metastore.records import ListenerRecord
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.entries import decode_key, decode_value
 from delivery.metastore.tables.zookeeper import FOLDER
 from subscriber.inbox import Turn
 from tests.simulation.contents import Contents
 from tests.simulation.history import Entry
+from tests.simulation.moves import Moves
 from tests.simulation.world import World
 
 _PLACES: Final = re.compile(
-    rf"(?:{FOLDER}/tables/(?P<table>owners|states)/keys/[^/]+|{records.LISTENERS}/[^/]+)/(?P<last>[^/]+)\Z"
+    rf"(?:{FOLDER}/tables/(?P<table>owners|states|subscriptions)/keys/[^/]+|{records.LISTENERS}/[^/]+)/(?P<last>[^/]+)\Z"
 )
 REFUSALS: Final = frozenset(
     {"not_owner", "stopping", "throttled", "metadata_unavailable", "no_host", "host_unreachable", "out_of_sequence"}
@@ -58,6 +63,12 @@ class Violation(AssertionError):
 class _Progress(msgspec.Struct):
     """One partition of one subscription."""
 
+    end: int = ID_MAX
+    """Of a replay, its last id."""
+    moves: int = 0
+    """The number of the last move by hand."""
+    owed: set[int] = set()
+    """What was parked at that place, and is to be handled again."""
     seen: set[int] = set()
     """All that were handled, when they need not be in order."""
     handled: int = 0
@@ -69,6 +80,12 @@ class _Progress(msgspec.Struct):
     floors: dict[str | int, int] = {}
     """By listener the checkpoint when it attached, and by epoch that at its beginning."""
 
+    def begin_anew(self, state: SubscriptionState) -> None:
+        """From where somebody moved the position to."""
+        self.moves, self.handled, self.checkpoint = state.moves, state.position, state.position
+        self.seen, self.floors = set(), {}
+        self.owed = {number for one in state.parked for number in one.ids}
+
 
 class Checker:
     """Of one run. Violations end it."""
@@ -78,6 +95,7 @@ class Checker:
         self._contents = [Contents(world.disk.shelf(world.key(p))) for p in range(world.partitions)]
         self._topics = {record.name: record.topics for record in world.subscriptions}
         self._progress = {(name, p): _Progress() for name in self._topics for p in range(world.partitions)}
+        self._moves = Moves(world.subscriptions, self._fail)
         self._owners: dict[int, OwnerInfo] = {}
         self._published: dict[bytes, str] = {}
         """By body: nothing yet, `stored`, `unknown_outcome` or why it was refused."""
@@ -91,6 +109,7 @@ class Checker:
     # -- as it happens
 
     def _hear(self, entry: Entry) -> None:
+        self._moves.hear(entry)
         ear = self._ears.get(entry.kind)
         if ear is not None:
             ear(entry)
@@ -116,7 +135,7 @@ class Checker:
                 self._fail("I1", f"{body!r} was acknowledged as {number}, where {contents.body(number)!r} is stored")
 
     def _handled(self, entry: Entry) -> None:
-        partition, number, body, turn = entry.facts
+        partition, number, body, turn, moves = entry.facts
         assert isinstance(partition, int)
         assert isinstance(number, int)
         assert isinstance(turn, tuple)
@@ -125,9 +144,14 @@ class Checker:
         if contents.body(number) != body:
             self._fail("I2", f"{entry.who} handled {number} {body!r}, where {contents.body(number)!r} is stored")
             return
+        if number > progress.end:
+            self._fail("I16", f"{entry.who} handled {number}, behind the end {progress.end} of its replay")
+        if self._world.desk is not None and moves != progress.moves:
+            return
         if self._world.in_any_order:
             self.duplicates += number in progress.seen
             progress.seen.add(number)
+            progress.owed.discard(number)
             return
         before, place = progress.by.get(entry.who, ((0, 0), 0))
         due = contents.next(place if turn == before else progress.handled, self._topics[name])
@@ -161,11 +185,21 @@ class Checker:
 
     def _written(self, who: str, table: str, key: str, value: bytes) -> None:
         fields, parts = decode_value(value, table, key), key.split(SEPARATOR)
-        if table == "owners":
+        if table == "subscriptions":
+            self._preferred(msgspec.json.decode(fields["preferences"] or b"", type=SubscriptionRecord))
+        elif table == "owners":
             self._claimed(who, int(parts[1]), msgspec.json.decode(fields["owner"] or b"", type=OwnerInfo))
         else:
             state = msgspec.json.decode(fields["state"] or b"", type=SubscriptionState)
             self._saved(who, parts[1], int(parts[2]), state)
+
+    def _preferred(self, record: SubscriptionRecord) -> None:
+        if record.replay is not None and record.name not in self._topics:
+            self._topics[record.name] = record.topics
+            self._moves.begin(record)
+            for partition, start in record.starts.items():
+                end = record.replay.until.get(partition, 0)
+                self._progress[record.name, partition] = _Progress(end=end, handled=start, checkpoint=start)
 
     def _claimed(self, who: str, partition: int, record: OwnerInfo) -> None:
         before = self._owners.get(partition)
@@ -179,6 +213,8 @@ class Checker:
         """A state was saved, or taken over. A new epoch begins with what it takes; no older one says anything then."""
         progress, contents = self._progress[name, partition], self._contents[partition]
         self._kernel.note("checkpoint", who, name, partition, state.position, state.epoch)
+        if self._moves.saved(name, partition, state):
+            self._begin_anew(who, name, partition, state)
         if state.position < progress.checkpoint or state.epoch < progress.epoch:
             self._fail("I4", f"the checkpoint of {name}/{partition} went from {progress.checkpoint} of epoch"
                              f" {progress.epoch} to {state.position} of epoch {state.epoch}")  # fmt: skip
@@ -197,18 +233,22 @@ class Checker:
             self._fail("I5", f"the checkpoint of {name}/{partition} is {state.position}, behind all that is stored")
         progress.checkpoint, progress.epoch = state.position, state.epoch
 
+    def _begin_anew(self, who: str, name: str, partition: int, state: SubscriptionState) -> None:
+        self._kernel.note("moved", who, name, partition, state.position, state.moves)
+        self._progress[name, partition].begin_anew(state)
+
     def _missing(self, name: str, partition: int, state: SubscriptionState | None) -> int | None:
         """The first message that was not handled; what is parked by `state` is none that is missing."""
         progress, contents = self._progress[name, partition], self._contents[partition]
         missing = contents.next(progress.handled, self._topics[name])
         if not self._world.in_any_order:
-            return missing
+            return missing if missing is None or missing <= progress.end else None
         parked = {number for one in (() if state is None else state.parked) for number in one.ids}
         while missing is not None and (missing in progress.seen or missing in parked):
             if missing in progress.seen and missing == contents.next(progress.handled, self._topics[name]):
                 progress.handled = missing
             missing = contents.next(missing, self._topics[name])
-        return missing
+        return missing if missing is None or missing <= progress.end else None
 
     # -- at the end
 
@@ -217,12 +257,18 @@ class Checker:
         for publisher in self._world.publishers:
             if not publisher.idle:
                 return f"{publisher.name} waits for an outcome"
+        if self._world.desk is not None and self._world.desk.commands:
+            return "the operator has something to do"
         for (name, partition), progress in self._progress.items():
+            if name in self._world.retired:
+                continue
             contents = self._contents[partition]
             if (missing := self._missing(name, partition, None)) is not None:
                 return f"{name} has not handled {missing} of partition {partition}"
-            if progress.checkpoint != contents.last_id:
-                return f"the checkpoint of {name}/{partition} is {progress.checkpoint}, not {contents.last_id}"
+            if (due := contents.next(progress.checkpoint, ())) is not None and due <= progress.end:
+                return f"the checkpoint of {name}/{partition} is {progress.checkpoint}, before {due}"
+            if progress.owed:
+                return f"{name} has not handled {min(progress.owed)} of partition {partition} again"
         return ""
 
     def finish(self) -> None:

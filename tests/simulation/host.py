@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import trio
 
+from delivery.api.reading import Reading
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
@@ -61,6 +62,7 @@ class SimulatedHost(Machine):
         self.sharing: Sharing | None = None
         """None until it serves."""
         self._publisher: Publisher | None = None
+        self._reading: Reading | None = None
         self._calls: trio.Nursery | None = None
 
     async def run(self, disk: Disk) -> None:
@@ -98,7 +100,7 @@ class SimulatedHost(Machine):
         async with trio.open_nursery() as base:
             for part in (queues, ownership, publisher, membership, sharing):
                 await base.start(part.run)
-            self._publisher, self.sharing = publisher, sharing
+            self._publisher, self.sharing, self._reading = publisher, sharing, Reading(ownership)
             try:
                 await self._serve_until_stopped(supervisor)
             finally:
@@ -131,8 +133,10 @@ class SimulatedHost(Machine):
     def call(self, method: str, *arguments: Any, reply: Callable[[object], None]) -> None:
         """Take a call of another host from the network."""
         assert self.sharing is not None
+        assert self._reading is not None
         calls: dict[str, Callable[..., Awaitable[object]]] = {
             "takePartition": self.sharing.take, "partitionsFreed": self.sharing.freed,
+            "partitionInfo": self._reading.info, "countMessages": self._reading.count,
         }  # fmt: skip
         self._begin_call(partial(calls[method], *arguments), reply)
 

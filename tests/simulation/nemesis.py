@@ -14,6 +14,7 @@ from typing import Final
 from tests.simulation.history import Entry
 from tests.simulation.host import SESSION_SECONDS, SimulatedHost
 from tests.simulation.machine import Machine
+from tests.simulation.operator import SimulatedOperator
 from tests.simulation.publisher import QUEUE
 from tests.simulation.subscriber import SimulatedSubscriber
 from tests.simulation.world import World
@@ -26,7 +27,10 @@ STEPS: Final = ("accept", "append", "landed", "claimed", "opened", "push", "hand
 STEPS_MAX: Final = 40
 """At most so many steps of a kind pass before the fault that waits for it."""
 
-Session = SimulatedHost | SimulatedSubscriber
+MOVES: Final = ("seeks", "snapshot", "restores", "replays", "promotes", "promoted", "moved")
+"""Further ones, where somebody moves positions by hand."""
+
+Session = SimulatedHost | SimulatedSubscriber | SimulatedOperator
 
 
 class Nemesis:
@@ -44,6 +48,7 @@ class Nemesis:
             self.slow_disk, self.failing_disk, self.failing_disk, self.stop_host, self.drain_host, self.move_partition,
             self.move_partition,
         ]  # fmt: skip
+        self._steps = STEPS if world.desk is None else STEPS + MOVES * 2
         for _ in range(self.faults):
             self._plan()
         if self._traps:
@@ -61,7 +66,7 @@ class Nemesis:
             kernel.later(at, partial(self._hit_any, kernel.random.choice(self._single)))
         else:
             steps = 1 + int(STEPS_MAX * kernel.random.random() ** 3)
-            self._traps.append((kernel.random.choice(STEPS), steps, kernel.random.choice(self._single)))
+            self._traps.append((kernel.random.choice(self._steps), steps, kernel.random.choice(self._single)))
 
     def _hit_any(self, fault: Callable[[Machine], None]) -> None:
         """Hosts twice as often as subscribers."""
@@ -74,7 +79,14 @@ class Nemesis:
             if kind == entry.kind:
                 self._traps[place] = (kind, steps - 1, fault)
                 if steps == 1:
-                    self._kernel.later(0.0, partial(self._spring, entry.who, fault))
+                    self._kernel.later(0.0, partial(self._spring, self._victim(entry), fault))
+
+    def _victim(self, entry: Entry) -> str:
+        """Whoever made the step; of what an operator does, a host as often."""
+        hosts = self._world.hosts
+        if entry.kind in MOVES and hosts and self._kernel.chance(0.5):
+            return self._kernel.random.choice(hosts).name
+        return entry.who
 
     def _spring(self, name: str, fault: Callable[[Machine], None]) -> None:
         for machine in self._world.machines():
@@ -195,7 +207,8 @@ class Nemesis:
         for machine in list(world.machines()):
             if machine.paused:
                 machine.resume()
-        sessions = [*(host.session for host in world.hosts), *(one.session for one in world.subscribers)]
+        programs: list[Session] = [*world.hosts, *world.subscribers, *world.operators]
+        sessions = [one.session for one in programs]
         for session in sessions:
             if session.cut:
                 session.heal()

@@ -14,6 +14,7 @@ from unittest import mock
 import trio
 from trio._core import _run
 
+from delivery import wall
 from delivery.client import sender
 from delivery.cluster.hosts import membership, peers
 from delivery.cluster.sharing import placing
@@ -68,6 +69,7 @@ def simulated(seed: int, kernel: Kernel) -> Iterator[None]:
         (membership, "is_gone", _is_gone),
         (tables, "OneShots", StrandShots),
         (access, "time", SimpleNamespace(sleep=spend)),
+        (wall, "ms", lambda: here.get().wall_ms()),
         (retrier, "wall_ms", lambda: here.get().wall_ms()),
         (delivery, "_first_run", lambda: here.get().first_run()),
         (sender, "Link", SimulatedLink),

@@ -107,10 +107,11 @@ class SimulatedSubscriber(Machine):
     def _hint(self) -> None:
         self._hinted.set()
 
-    def _turn(self, partition: int) -> Turn:
-        """The epoch and run of the push that is being handled."""
+    def _turn(self, partition: int) -> tuple[Turn, int]:
+        """The epoch and run of the push that is being handled, and the number of moves that it follows."""
         assert self._service is not None
-        return self._service.inbox._partitions[partition]._turn
+        inbox = self._service.inbox._partitions[partition]
+        return inbox._turn, inbox._moves
 
     def _handle(self, message: Message) -> None:
         kernel = self.kernel
@@ -119,8 +120,8 @@ class SimulatedSubscriber(Machine):
         if not self.script.calm and kernel.chance(self.script.failing):
             kernel.note("fails at", self.name, message.partition, message.number)
             raise ValueError("the script says so")
-        turn = self._turn(message.partition)
-        kernel.note("handled", self.name, message.partition, message.number, message.body, turn)
+        place = message.partition, message.number, message.body
+        kernel.note("handled", self.name, *place, *self._turn(message.partition))
         if not self.script.calm and kernel.chance(self.script.dying):
             self.crash()
             raise Abandoned

@@ -25,6 +25,7 @@ from tests.simulation.host import SESSION_SECONDS, SimulatedHost
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine
 from tests.simulation.network import Network
+from tests.simulation.operator import Desk, SimulatedOperator
 from tests.simulation.publisher import QUEUE, SimulatedPublisher
 from tests.simulation.subscriber import Script, SimulatedSubscriber
 from tests.simulation.zookeeper import ZooKeeperServer
@@ -38,6 +39,8 @@ GROUPS_FROM: Final = 2_000_000
 """Seeds from here on have several subscribers for each subscription, which come while messages flow."""
 KEY_SHARED_FROM: Final = 3_000_000
 """Seeds from here on have several, too, who share each partition by key."""
+REPLAYS_FROM: Final = 4_000_000
+"""Seeds from here on have an operator who seeks, takes snapshots and goes back to them, replays and promotes."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -52,13 +55,16 @@ class World:
         self.disk = Disk(kernel)
         self.partitions = 1 + kernel.chance(0.4)
         self.by_key = BY_KEY_FROM <= seed < GROUPS_FROM
+        operated = seed >= REPLAYS_FROM
         kind: Kind = "exclusive"
         self._members = [""]
-        if seed >= GROUPS_FROM:
+        if GROUPS_FROM <= seed < REPLAYS_FROM:
             kind = "failover" if kernel.chance(0.2) else "shared"
             kind = "key_shared" if seed >= KEY_SHARED_FROM else kind
             self.by_key = kernel.chance(0.3)
             self._members = ["a", "b", "c"][: 2 + kernel.chance(0.5)]
+        if operated:
+            self.by_key = kernel.chance(0.3)
         retry = msgspec.structs.replace(RETRY, order="key") if self.by_key else RETRY
         self.subscriptions = [
             SubscriptionRecord(
@@ -68,7 +74,7 @@ class World:
             )
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
-        slow = 0.5 if seed >= GROUPS_FROM else 0.03  # else nothing would be under way when a partition moves
+        slow = 0.5 if len(self._members) > 1 else 0.03  # else nothing would be under way when a partition moves
         self.in_any_order = self.by_key or kind == "key_shared"
         self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow)
         zk = FakeZNodes(self.server.tree)
@@ -82,6 +88,10 @@ class World:
             SimulatedPublisher(kernel, f"publisher{n}", self.network, owners, self.queue)
             for n in range(1 + kernel.chance(0.5))
         ]
+        self.desk = Desk(kernel, self._attach, self._retire, WORK_SECONDS) if operated else None
+        self.operators: list[SimulatedOperator] = []
+        self.retired: set[str] = set()
+        """Shadows that were promoted."""
         self._nursery: trio.Nursery | None = None
         self._machines = 0
 
@@ -90,7 +100,7 @@ class World:
         self.catalog.ensure_layout()
         self.catalog.managers.queues.create_queue(self.queue)
         for record in self.subscriptions:
-            self.catalog.put_subscription(record, create=True)
+            self.catalog.create_subscription(record)
 
     def key(self, partition: int) -> PartitionKey:
         """A partition's name on the disk."""
@@ -106,6 +116,8 @@ class World:
                 self._start_host(slot)
             for record in self.subscriptions:
                 self._start_members(record)
+            if self.desk is not None:
+                self._start_operator(self.desk)
             self.kernel.later(WORK_SECONDS, partial(self._look, until, over))
             try:
                 await over.wait()
@@ -119,6 +131,7 @@ class World:
         yield from self.hosts
         yield from self.subscribers
         yield from self.publishers
+        yield from self.operators
 
     def _look(self, until: Callable[[], bool], over: trio.Event) -> None:
         if until():
@@ -131,6 +144,24 @@ class World:
         host = SimulatedHost(self.kernel, f"host{slot}.{self._machines}", 7000 + slot, self.network, self.server)
         self._start(host, self.hosts, host.run, self.disk, partial(self._start_host, slot))
 
+    def _start_operator(self, desk: Desk) -> None:
+        self._machines += 1
+        operator = SimulatedOperator(self.kernel, f"operator.{self._machines}", self.network, self.server, desk)
+        self._start(operator, self.operators, operator.run, desk, partial(self._start_operator, desk))
+
+    def _attach(self, record: SubscriptionRecord) -> None:
+        """A subscriber for a shadow, unless there was one."""
+        if record.name not in {one.name for one in self.subscriptions}:
+            self.subscriptions.append(record)
+            self._start_subscriber(record, "")
+
+    def _retire(self, name: str) -> None:
+        """What was promoted has no subscriber any more."""
+        self.retired.add(name)
+        for subscriber in self.subscribers:
+            if subscriber.name.partition(".")[0] == name:
+                self.kernel.later(0.0, subscriber.crash)  # not in the strand of the operator
+
     def _start_members(self, record: SubscriptionRecord) -> None:
         first, *others = self._members
         self._start_subscriber(record, first)
@@ -139,6 +170,8 @@ class World:
             self.kernel.later(self.kernel.between(0.0, WORK_SECONDS - 0.5), comes)
 
     def _start_subscriber(self, record: SubscriptionRecord, member: str) -> None:
+        if record.name in self.retired:
+            return
         self._machines += 1
         name, port = f"{record.name}.{self._machines}", 9000 + self._machines
         subscriber = SimulatedSubscriber(self.kernel, name, port, self.network, self.server, self.script, member=member)

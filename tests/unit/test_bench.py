@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from array import array
 from contextlib import closing
 from pathlib import Path
@@ -9,11 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from delivery.bench.checking import BenchFailed, check_delivered, delivered
-from delivery.bench.consumer import SpreadTally
-from delivery.bench.fencing import Gauge, fencing
+from delivery.bench.asking import check_ids
+from delivery.bench.catalogue import CASES, Case
+from delivery.bench.checking import BenchFailed, check_by_key, check_delivered, delivered
+from delivery.bench.cli import _OF_THE_COMMAND
+from delivery.bench.fencing import Gauge, measured
+from delivery.bench.groups import moves_of
 from delivery.bench.report import Result, described, result, summary, with_fencing
+from delivery.bench.stage import Plan, Setup
+from delivery.bench.tallies import FAILING, NotYet, SpreadTally, StormTally
 from delivery.cli import run
+from delivery.messaging.polling import Given
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
 from delivery.storage.log import SegmentedLog
@@ -61,10 +68,48 @@ def test_of_a_queue_with_one_partition_ids_are_enough(tmp_path: Path) -> None:
     assert delivered(tmp_path / "ids", None) == {0: [5, 4]}
 
 
+def test_within_a_key_the_order_is_checked_and_between_keys_there_is_none() -> None:
+    keys = {(0, 1): 7, (0, 2): 8, (0, 3): 7, (2, 1): 7, (2, 2): 9}
+    check_by_key(WANTED, {0: [2, 1, 3], 2: [2, 1]}, keys)
+    with pytest.raises(BenchFailed, match="partition 0: messages of one key"):
+        check_by_key(WANTED, {0: [3, 1, 2], 2: [1, 2]}, keys)
+    with pytest.raises(BenchFailed, match="not the same"):
+        check_by_key(WANTED, {0: [1, 2], 2: [1, 2]}, keys)
+
+
+def test_in_a_storm_a_message_fails_once_and_is_counted_when_it_comes_again() -> None:
+    tally = StormTally(2)
+    bad = Message(2, b"", FAILING, None, 0, "bench")
+    with pytest.raises(NotYet):
+        tally.message(bad)
+    tally.message(Message(3, b"", "", None, 0, "bench"))
+    assert (tally.redelivered, tally.done.is_set()) == (0, False)
+    tally.message(bad)
+    assert (list(tally.ids), tally.redelivered, tally.done.is_set()) == ([3, 2], 1, True)
+    assert tally.first_ns <= tally.last_ns
+
+
+def test_a_move_is_the_silence_before_the_first_message_at_another_member() -> None:
+    handled = [(10, 1, 0), (14, 2, 0), (20, 3, 1), (21, 4, 1), (30, 5, 0)]
+    assert moves_of(handled) == [(20, 6), (30, 9)]
+
+
+# -- the catalogue
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_a_case_declares_is_there(case: Case) -> None:
+    module = importlib.import_module(f"delivery.bench.{case.module}")
+    assert callable(getattr(module, case.name.replace("-", "_")))
+    given = {option for option in case.options if option not in _OF_THE_COMMAND}
+    assert given <= set((Setup if case.needs_engine else Plan).__struct_fields__)
+    assert case.messages({"size": 100, "rate": 5.0, "subscriptions": 8, "per_request": 10}) > 0
+
+
 # -- what is printed
 
 
-def rated(rate: int, **more: int) -> Result:
+def rated(rate: int, **more: float) -> Result:
     return msgspec.structs.replace(result("live", 100, rate * 2, 2.0, "fsync"), **more)
 
 
@@ -86,6 +131,20 @@ def test_a_case_without_an_engine_has_neither() -> None:
     assert line == "floor 8 B: 2,000 messages/s, 0.0 MB/s (1,000 messages, no disk)"
 
 
+def test_what_was_measured_over_http_is_told() -> None:
+    line = described(msgspec.structs.replace(rated(300), case="http-publish", requests_per_second=30.0, connections=2))
+    assert line.startswith("http-publish 100 B: 300 messages/s, 0.0 MB/s, 30 requests/s (")
+    assert line.endswith("2 connections)")
+
+
+def test_no_rate_over_http_is_printed_for_polls_that_lost_or_doubled() -> None:
+    first, second = Given(b"1", b""), Given(b"2", b"")
+    check_ids([first, second], 2)
+    for polled in ([first], [first, first], [second, first]):
+        with pytest.raises(BenchFailed):
+            check_ids(polled, 2)
+
+
 def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:
     line = described(summary([rated(rate, partitions=2, processes=2) for rate in (300, 100, 200)]))
     assert line.startswith("median of 3: live 100 B: 200 messages/s")
@@ -96,7 +155,7 @@ def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:
 
 
 def test_fencing_times_appends_of_the_log_itself(tmp_path: Path) -> None:
-    found = fencing(100, 20, "os", tmp_path)
+    found = measured(Plan(100, 20, "os"), tmp_path)
     assert None not in (found.append_us, found.unconfirmed_us, found.confirm_us)
     assert found.append_us == pytest.approx((found.unconfirmed_us or 0) + (found.confirm_us or 0), abs=0.002)
     with closing(SegmentedLog(tmp_path)) as log:
@@ -107,9 +166,9 @@ def test_fencing_times_appends_of_the_log_itself(tmp_path: Path) -> None:
 def test_fencing_flushes_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
     monkeypatch.setattr(Gauge, "sync", lambda self, fd: flushed.append(fd))
-    fencing(100, 3, "os", tmp_path / "os")
+    measured(Plan(100, 3, "os"), tmp_path / "os")
     before = len(flushed)
-    fencing(100, 3, "fsync", tmp_path / "fsync")
+    measured(Plan(100, 3), tmp_path / "fsync")
     assert len(flushed) - 2 * before == 3 * 2 + 10
 
 
@@ -127,7 +186,7 @@ def test_the_look_is_taken_behind_each_write_and_flush_of_every_second_append(
     for messages in (1, 10):
         with monkeypatch.context() as patched:
             patched.setattr(Epochs, "current", noting)
-            fencing(100, messages, "fsync", tmp_path / str(messages))
+            measured(Plan(100, messages), tmp_path / str(messages))
         counts.append(len(looks))
         looks.clear()
     assert counts[1] - counts[0] == (10 - 1) * (1 + 3), "the log's own look in each, two more in every second one"
@@ -152,9 +211,10 @@ def test_a_summary_of_fencing_tells_the_extremes_of_the_look() -> None:
     [
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "2"], "--zookeeper names a running engine"),
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "1"], "--zookeeper names a running engine"),
+        (["live", "--zookeeper", "127.0.0.1:1", "--store", "hbase"], "--store is for its own one"),
         (["live", "--processes", "0"], "--processes"),
-        (["latency", "--batches"], "not with --batches"),
-        (["fencing", "--durability", "memory"], "--durability fsync or os"),
+        (["latency", "--batches"], "No such option: --batches"),
+        (["fencing", "--durability", "memory"], "--durability"),
     ],
 )
 def test_what_does_not_go_together_is_bad_use(

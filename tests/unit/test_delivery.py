@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 import trio
+import trio.testing
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
@@ -18,7 +20,7 @@ from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.taking import StateTaker
 from delivery.errors import Fenced, HootError
 from delivery.metastore.flow import Flow
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import Share, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
@@ -38,6 +40,7 @@ class ScriptedStates:
 
     def __init__(self, position: int = START) -> None:
         self.position, self.version = position, 0
+        self.shares: tuple[Share, ...] = ()
         self.taken: list[list[TakeState]] = []
         self.saved: list[int] = []
         self.error: HootError | None = None
@@ -52,11 +55,12 @@ class ScriptedStates:
 
     def _state(self, take: TakeState) -> Taken:
         state = SubscriptionState(self.position, take.epoch, take.preferences.generation, take.preferences.created_ms)
+        state = msgspec.structs.replace(state, shares=self.shares)
         return Versioned(state, Version(self.version))
 
 
-def attached() -> Attached:
-    return Attached("g", RECORD, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
+def attached(record: SubscriptionRecord = RECORD) -> Attached:
+    return Attached("g", record, (ListenerRecord(address="127.0.0.1", port=1, token="t"),))
 
 
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
@@ -89,6 +93,21 @@ def test_it_goes_on_where_the_state_says_which_is_the_start_at_first() -> None:
 
 def test_it_never_begins_beyond_what_is_stored() -> None:
     assert begun_at(WATERMARK + 1) == WATERMARK
+
+
+@pytest.mark.parametrize(("moves", "newest"), [(0, WATERMARK), (1, 0)])
+def test_behind_a_position_that_was_moved_every_message_comes_also_before_the_preferences_say_so(
+    moves: int, newest: int
+) -> None:
+    """A seek moves the states first: a worker that begins in between must not pass over what was asked for."""
+
+    async def story() -> None:
+        delivery = Delivery(attached(msgspec.structs.replace(RECORD, newest={0: WATERMARK})), tools(ScriptedStates()))
+        state = SubscriptionState(START, 1, "g", CREATED_MS, moves)
+        begin = delivery._begin(CheckpointKey("orders", "mail", 0), Versioned(state, Version(1)), WATERMARK)
+        assert begin.newest == newest
+
+    trio.run(story)
 
 
 def test_the_states_of_a_moment_are_taken_over_in_one_request() -> None:
@@ -249,6 +268,44 @@ def test_a_host_has_the_part_of_the_limits_that_its_partitions_are_of_all() -> N
             faster = msgspec.structs.replace(record, flow=Flow(bytes_per_second=800))
             delivery.change(msgspec.structs.replace(one, subscription=faster))
             assert delivery.gate.largest[1] == 400 * AHEAD_SECONDS
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+class Quiet:
+    """A connection to a listener that has said hello, and nothing since."""
+
+    ready = True
+
+    async def call(self, *_: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return "t"
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def test_a_subscription_to_which_nothing_comes_is_two_tasks_one_to_serve_it_and_one_for_its_connection() -> None:
+    """A host has thousands of them, and tasks are most of what each costs."""
+
+    async def story() -> None:
+        async def connect(_address: str, _port: int) -> Any:
+            await trio.lowlevel.checkpoint()
+            return Quiet()
+
+        shared = tools(ScriptedStates(), ScriptedPartitions(ScriptedOwned()))
+        delivery = Delivery(attached(), msgspec.structs.replace(shared, connect=connect))
+        before = trio.lowlevel.current_statistics().tasks_living
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delivery.run)
+            await eventually(lambda: 0 in delivery.workers and (link := delivery.way(0).link) is not None
+                             and link.down_since is None)  # fmt: skip
+            await trio.testing.wait_all_tasks_blocked()
+            assert trio.lowlevel.current_statistics().tasks_living - before == 2
             nursery.cancel_scope.cancel()
 
     trio.run(story)

@@ -39,10 +39,13 @@ def test_frames_come_out_one_byte_at_a_time() -> None:
 LENGTHS = st.one_of(st.integers(1, 100), st.integers(SMALL_BYTES - 10, SMALL_BYTES + 10), st.integers(1, 300_000))
 
 
-@given(st.lists(LENGTHS, min_size=1, max_size=8), st.lists(st.integers(1, 200_000), min_size=1, max_size=5))
-def test_frames_come_out_however_they_arrive(lengths: list[int], sizes: list[int]) -> None:
+@given(
+    st.lists(LENGTHS, min_size=1, max_size=8), st.lists(st.integers(1, 200_000), min_size=1, max_size=5),
+    st.sampled_from([64, 1024, SMALL_BYTES]),
+)  # fmt: skip
+def test_frames_come_out_however_they_arrive(lengths: list[int], sizes: list[int], small: int) -> None:
     contents = [bytes([n]) * length for n, length in enumerate(lengths, 1)]
-    buffer = FrameBuffer(300_000)
+    buffer = FrameBuffer(300_000, small)
     assert feed(buffer, framed(*contents), [size + sum(lengths) // 200 for size in sizes]) == contents
     assert not buffer.partial
 
@@ -82,3 +85,12 @@ def test_the_rest_of_a_frame_is_what_was_not_sent(parts: list[bytes], data: st.D
     sent = data.draw(st.integers(0, len(whole)))
     assert b"".join(rest(list(parts), sent)) == whole[sent:]
     assert b"".join(joined(parts, len(whole))) == whole
+
+
+def test_a_buffer_that_is_to_be_small_is_so_again_when_its_connection_falls_quiet() -> None:
+    buffer = FrameBuffer(1 << 20, 1024)
+    assert (buffer.capacity, buffer.release()) == (1024, False)
+    assert feed(buffer, framed(bytes(5000)), [700]) == [bytes(5000)]
+    assert buffer.capacity > 1024
+    assert buffer.release()
+    assert buffer.capacity == 1024

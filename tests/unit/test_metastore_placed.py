@@ -51,11 +51,11 @@ def test_each_kind_is_where_the_hosts_want_it_and_clients_find_it_there(data: Da
     tree = Tree()
     record = host(tree).create_queue("q", QueueSettings())
     client = catalog(tree)
-    client.put_subscription(preferences(), create=True)
+    client.create_subscription(preferences())
     assert client.queue("q") == record
     assert host(tree).subscriptions("q") == ["s"]
     assert catalog(tree).subscription("q", "s") == preferences()
-    assert tables_of(FakeZNodes(tree)) == {"queues", "topics", "owners", "persistence"}
+    assert tables_of(FakeZNodes(tree)) == {"queues", "topics", "owners", "transactions", "persistence"}
     assert {row.split(b"\0")[0] for row in data["p.metastore"]} == {b"", b"subscriptions", b"states", b"snapshots"}
 
 
@@ -144,7 +144,7 @@ def test_formatting_wipes_both_and_lets_hosts_of_another_setting_start(data: Dat
     tree = Tree()
     there = host(tree)
     there.create_queue("q", QueueSettings())
-    there.put_subscription(preferences(), create=True)
+    there.create_subscription(preferences())
     there.format()
     host(tree, NOWHERE).format()
     again = host(tree)

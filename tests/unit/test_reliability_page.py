@@ -14,7 +14,7 @@ from tests.simulation.bugs import PLANTED
 TOP = Path(__file__).resolve().parents[2]
 ASKED = {*range(1, 11), 14, *range(17, 22), *range(30, 34), 38, 39}
 """The rows of the fault table that real processes are to be put through."""
-SIMULATED = [f"I{number}" for number in (*range(1, 10), 11, 14)]
+SIMULATED = [f"I{number}" for number in (*range(1, 10), 11, *range(14, 17))]
 
 
 def table(first: str) -> dict[str, list[str]]:
@@ -46,12 +46,12 @@ def test_every_row_of_the_fault_table_that_is_to_be_asked_is_asked_where_the_pag
 
 def test_every_invariant_has_its_checks() -> None:
     told = {invariant: quoted(cells[2]) for invariant, cells in table(r"I\d+").items()}
-    assert list(told) == [f"I{number}" for number in range(1, 15)]
+    assert list(told) == [f"I{number}" for number in range(1, 17)]
     checked: dict[str, set[str]] = defaultdict(set)
     for invariants, _, check in CHECKS:
         for invariant in invariants.split():
             checked[invariant].add(check.__name__)
-    assert told == checked
+    assert {invariant: checks for invariant, checks in told.items() if checks} == checked
 
 
 @pytest.mark.parametrize("invariant", SIMULATED)

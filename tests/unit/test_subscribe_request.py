@@ -12,10 +12,11 @@ import pytest
 from delivery.errors import InvalidRequest, SubscriptionExists, UnknownPartition, UnknownSubscription
 from delivery.filters import KEEP
 from delivery.ids import EARLIEST, ID_MAX, LATEST, MessageId, check_start, first_id_at
+from delivery.metastore.flow import Flow, Pause
 from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.records import QueueRecord, SubscriptionRecord
+from delivery.metastore.records import QueueRecord, SubscriptionRecord, differing_options
 from delivery.metastore.replays import Replay
-from delivery.metastore.request import check_request, new_record
+from delivery.metastore.request import check_request, new_record, rebased
 from delivery.model import QueueSettings
 
 NOW_MS = 1_732_165_000_000
@@ -268,3 +269,41 @@ def test_names_that_begin_with_two_underscores_are_not_for_applications() -> Non
     with pytest.raises(InvalidRequest, match="Hoot's own"):
         new_record(asked, "__audit", QUEUE, None, never, NOW_MS)
     assert new_record(asked, "_audit__", QUEUE, None, never, NOW_MS).name == "_audit__"
+
+
+# -- what was planned and is written later
+
+
+def changed(found: SubscriptionRecord, **fields: Any) -> SubscriptionRecord:
+    return msgspec.structs.replace(found, **fields)
+
+
+def test_a_plan_made_before_a_seek_and_written_after_it_does_not_bring_the_newest_back() -> None:
+    """Whoever seeks wants all messages from there on: who attaches at that moment must not undo it."""
+    found = record(start="latest-per-key")
+    assert found.newest == LAST
+    planned = record(found, topics=["a"])
+    sought = changed(found, moves=1, newest={})
+    assert rebased(planned, found, sought) == changed(sought, topics=("a",))
+
+
+def test_partitions_that_a_plan_adds_begin_as_it_says_though_somebody_has_sought_in_the_others() -> None:
+    found = record(partitions=[0, 1], start="latest-per-key")
+    planned = record(found, partitions=[0, 1, 3], start="latest-per-key")
+    merged = rebased(planned, found, changed(found, moves=1, newest={}))
+    assert (merged.newest, merged.moves, sorted(merged.starts)) == ({3: LAST[3]}, 1, [0, 1, 3])
+
+
+def test_what_an_operator_changes_between_a_plan_and_its_writing_stays() -> None:
+    found = record()
+    planned = record(found, retry={"deliveries_max": 3})
+    paused = changed(
+        found, pause=Pause(since_ms=5), flow=Flow(messages_per_second=9), released_ms=7, holders={"m": (0,)}
+    )
+    assert rebased(planned, found, paused) == changed(paused, retry=RetryPolicy(deliveries_max=3))
+
+
+def test_a_pause_is_nothing_that_members_must_have_asked_for_alike() -> None:
+    found = record(kind="shared")
+    assert differing_options(found, changed(found, pause=Pause(since_ms=5))) == []
+    assert differing_options(found, changed(found, bound=5)) == ["bound"]

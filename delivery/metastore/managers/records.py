@@ -14,7 +14,7 @@ from delivery.metastore.flow import wrong_in_flow
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import wrong_in_replay
-from delivery.metastore.slots import Ranges, wrong_in_ranges
+from delivery.metastore.slots import Ranges, slot_of, wrong_in_ranges
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
@@ -130,6 +130,12 @@ class SubscriptionState(msgspec.Struct, frozen=True):
         """Whether it counts for that subscription."""
         return (self.generation, self.created_ms) == (preferences.generation, preferences.created_ms)
 
+    def reached(self, key: bytes | None, number: int) -> int:
+        """How far it is with messages of the key, or with that one if it has none."""
+        slot = slot_of(key, number)
+        mine = (one for one in self.shares if any(first <= slot <= last for first, last in one.slots))
+        return next((one.position for one in mine), self.position)
+
     def without_shares(self) -> SubscriptionState:
         """As whoever knows of no shares goes on from it: what lies behind the position comes again, parked or not."""
         if not self.shares:
@@ -177,6 +183,22 @@ def check_state(state: SubscriptionState) -> str | None:
     return None if sane and all(one.ids for one in state.parked) else str(state)[:200]
 
 
+_fine: set[bytes] = set()
+"""Retry policies with flows that can be, as they are written: a host reads all its subscriptions time and again, and
+most of them have the same."""
+_FINE_MAX: Final = 1000
+
+
+def _wrong_options(record: SubscriptionRecord) -> str:
+    text = msgspec.json.encode((record.retry, record.flow))
+    if text in _fine:
+        return ""
+    wrong = wrong_in(record.retry) or wrong_in_flow(record.flow)
+    if not wrong and len(_fine) < _FINE_MAX:
+        _fine.add(text)
+    return wrong
+
+
 def check_preferences(record: SubscriptionRecord) -> str | None:
     """What is wrong with a subscription's record, None when nothing is."""
     try:
@@ -185,7 +207,7 @@ def check_preferences(record: SubscriptionRecord) -> str | None:
         filter_of(record.topics, record.filter)
     except InvalidRequest as error:
         return error.message
-    if wrong := wrong_in(record.retry) or wrong_in_flow(record.flow):
+    if wrong := _wrong_options(record):
         return wrong
     if wrong := wrong_in_replay(record.replay) if record.replay else "":
         return wrong

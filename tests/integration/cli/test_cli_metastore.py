@@ -29,7 +29,7 @@ def hoot(zookeeper_hosts: str, zk: ZooKeeperClient) -> Hoot:
     catalog.ensure_layout()
     for name in ("q", "r", "q2"):
         catalog.create_queue(name, QueueSettings(partitions=2))
-    catalog.put_subscription(subscription(), create=True)
+    catalog.create_subscription(subscription())
     catalog.take_states([TakeState(subscription(), 1, 3)])
     catalog.claim("q", 0, "h1", 7, -1)
     catalog.attach("q", "s", listener())
@@ -45,6 +45,7 @@ def test_tables_are_listed_with_the_number_of_their_entries(hoot: Hoot) -> None:
         {"table": "states", "ordered": True, "entries": 1},
         {"table": "subscriptions", "ordered": True, "entries": 1},
         {"table": "topics", "ordered": False, "entries": 0},
+        {"table": "transactions", "ordered": False, "entries": 0},
     ]
     assert "subscriptions" in hoot("metastore", "tables").stdout
 

@@ -90,7 +90,7 @@ def test_a_subscription_is_shown_with_position_end_and_lag(address: str, client:
     )  # fmt: skip
     with ZooKeeperClient(address) as session:
         catalog = open_catalog(session)
-        catalog.put_subscription(record, create=True)
+        catalog.create_subscription(record)
         [taken] = catalog.take_states([TakeState(record, 0, 1)])
         assert isinstance(taken, Versioned)
         saved = msgspec.structs.replace(taken.value, position=int(stored[3].id))

@@ -16,7 +16,7 @@ from tests.integration.metastore import subscription
 def queue(catalog: Catalog) -> Catalog:
     """The catalog with a queue `q` and its subscription `s`."""
     catalog.create_queue("q", QueueSettings(partitions=2))
-    catalog.put_subscription(subscription(), create=True)
+    catalog.create_subscription(subscription())
     return catalog
 
 

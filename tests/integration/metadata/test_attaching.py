@@ -22,6 +22,7 @@ from tests.integration.metastore import (
     at_once,
     catalog_over,
     listener,
+    rewrite,
     subscription,
 )
 
@@ -141,7 +142,7 @@ def test_when_the_answer_to_the_confirmation_is_lost_it_is_made_again(queue: Cat
 def test_attaching_does_not_change_the_record_and_survives_a_change_of_it(queue: Catalog, zk: ZooKeeperClient) -> None:
     changed = msgspec.structs.replace(subscription(), topics=("new",))
     between = Interposed(zk)
-    between.before = lambda: queue.put_subscription(changed, create=False)
+    between.before = lambda: rewrite(queue, changed)
     catalog_over(between).attach("q", "s", listener("a"))
     assert (queue.subscription("q", "s"), queue.listener("q", "s")) == (changed, listener("a"))
 
@@ -177,7 +178,7 @@ def test_who_attaches_to_what_is_deleted_at_that_moment_is_told_and_leaves_no_li
     def change() -> None:
         other.delete_subscription("q", "s")
         if recreated:
-            other.put_subscription(subscription(created_ms=99), create=True)
+            other.create_subscription(subscription(created_ms=99))
 
     between.before = change
     through = catalog_over(between)
@@ -204,7 +205,7 @@ def test_who_attaches_while_the_queue_is_deleted_leaves_not_even_the_folder(
 def test_fifty_who_attach_to_one_queue_at_once_all_do(queue: Catalog, other: Catalog) -> None:
     names = [f"s{n}" for n in range(50)]
     for name in names:
-        queue.put_subscription(subscription(name=name), create=True)
+        queue.create_subscription(subscription(name=name))
     calls = [partial((queue, other)[n % 2].attach, "q", name, listener(name)) for n, name in enumerate(names)]
     assert at_once(calls) == [None] * 50
     assert queue.listeners("q") == sorted(names)

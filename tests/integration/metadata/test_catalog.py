@@ -126,7 +126,7 @@ def test_names_outside_the_limits_are_refused_everywhere(catalog: Catalog, zk: Z
         lambda: catalog.listener("q", name),
         lambda: catalog.listeners(name),
         lambda: catalog.delete_subscription("q", name),
-        lambda: catalog.put_subscription(subscription("q", name), create=True),
+        lambda: catalog.create_subscription(subscription("q", name)),
         lambda: catalog.attach("q", name, listener()),
         lambda: catalog.states("q", name),
         lambda: catalog.host(name),
@@ -184,7 +184,7 @@ def filled(catalog: Catalog) -> None:
     catalog.claim("q", 0, "h", 1, NEVER_OWNED)
     catalog.claim("q", 2, "h", 1, NEVER_OWNED)
     for name in ("s", "t"):
-        catalog.put_subscription(subscription("q", name), create=True)
+        catalog.create_subscription(subscription("q", name))
     catalog.attach("q", "s", listener())
     [_] = catalog.take_states([TakeState(subscription("q", "s"), 0, 1)])
     sealed = PersistenceInfo((SealedRange(1, 1, 2),))
@@ -208,7 +208,7 @@ def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(catalog: Catalog, z
     assert (catalog.queues(), zk.children(records.LISTENERS)) == (["q2"], [])
     assert {table: keys(zk, table) for table in layout.TABLES} == {
         "queues": ["q2"], "owners": [], "persistence": [], "subscriptions": [], "states": [],
-        "snapshots": [], "topics": [],
+        "snapshots": [], "topics": [], "transactions": [],
     }  # fmt: skip
     with pytest.raises(UnknownQueue):
         catalog.delete_queue("q")

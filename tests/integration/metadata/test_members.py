@@ -12,7 +12,7 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.groups import fits
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from tests.integration.metastore import Interposed, at_once, catalog_over, listener, subscription
+from tests.integration.metastore import Interposed, at_once, catalog_over, listener, rewrite, subscription
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ def member(name: str, port: int = 5000) -> ListenerRecord:
 
 @pytest.fixture
 def group(queue: Catalog) -> Catalog:
-    queue.put_subscription(GROUP, create=False)
+    rewrite(queue, GROUP)
     return queue
 
 
@@ -49,7 +49,7 @@ def test_members_are_attached_beside_one_another_each_in_a_place_of_its_own(grou
 def test_a_listener_without_a_place_is_refused(group: Catalog) -> None:
     with pytest.raises(GroupMismatch, match="its members have names"):
         group.attach("q", "s", listener())
-    group.put_subscription(subscription(), create=False)
+    rewrite(group, subscription())
     with pytest.raises(GroupMismatch, match="it has no members"):
         group.attach("q", "s", member("a"))
     assert group.members("q", "s") == []
@@ -60,7 +60,7 @@ def test_a_member_that_comes_while_the_options_are_changed_hears_of_it_and_is_no
     group: Catalog, zk: ZooKeeperClient, changed: dict[str, object]
 ) -> None:
     between = Interposed(zk)
-    between.before = lambda: group.put_subscription(msgspec.structs.replace(GROUP, **changed), create=False)
+    between.before = lambda: rewrite(group, msgspec.structs.replace(GROUP, **changed))
     with pytest.raises(GroupMismatch):
         catalog_over(between).attach("q", "s", member("a"), agreed=GROUP)
     assert group.members("q", "s") == []

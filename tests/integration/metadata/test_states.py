@@ -32,7 +32,7 @@ def between(catalog: Catalog, zk: ZooKeeperClient) -> Interposed:
     """A queue `q` with subscriptions `s` and `t`; and a hand in between."""
     catalog.create_queue("q", QueueSettings(partitions=PARTITIONS))
     for name in ("s", "t"):
-        catalog.put_subscription(record(name), create=True)
+        catalog.create_subscription(record(name))
     return Interposed(zk)
 
 
@@ -79,7 +79,7 @@ def positions(catalog: Catalog, name: str = "s") -> dict[int, int]:
 def test_250_saves_are_one_transaction_and_no_read(catalog: Catalog, between: Interposed) -> None:
     names = [f"s{number:02}" for number in range(50)]
     for name in names:
-        catalog.put_subscription(record(name), create=True)
+        catalog.create_subscription(record(name))
     owner = Owner(catalog_over(between), 1)
     taken = owner.take(*names)
     assert set(taken.values()) == {0}
@@ -123,7 +123,7 @@ def test_a_deleted_subscription_does_not_hold_up_the_others(catalog: Catalog, an
     assert owner.save({("s", 0): 5, ("t", 0): 5}) == {}
     catalog.delete_subscription("q", "s")
     if anew:
-        catalog.put_subscription(record(created_ms=CREATED_MS + 1), create=True)
+        catalog.create_subscription(record(created_ms=CREATED_MS + 1))
     failed = owner.save({("s", 0): 10, ("t", 0): 10, ("s", 1): 10})
     assert {place: type(error) for place, error in failed.items()} == {
         ("s", 0): UnknownSubscription, ("s", 1): UnknownSubscription

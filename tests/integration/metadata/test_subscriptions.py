@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from delivery.errors import (
-    BadVersion,
     CorruptRecord,
     HootError,
     InvalidRequest,
@@ -35,6 +34,7 @@ from tests.integration.metastore import (
     corrupt,
     entry,
     listener,
+    rewrite,
     subscription,
 )
 
@@ -47,10 +47,10 @@ pytestmark = pytest.mark.integration
 def test_a_subscription_is_written_listed_and_read_back(queue: Catalog) -> None:
     assert queue.subscription("q", "s") == subscription()
     assert queue.subscription("q", "t") is None
-    queue.put_subscription(subscription(name="r"), create=True)
+    queue.create_subscription(subscription(name="r"))
     assert queue.subscriptions("q") == ["r", "s"]
     changed = msgspec.structs.replace(subscription(), topics=())
-    queue.put_subscription(changed, create=False)
+    rewrite(queue, changed)
     assert queue.subscription("q", "s") == changed
 
 
@@ -105,13 +105,11 @@ def test_what_cannot_be_a_filter_is_neither_written_nor_read(
 
 def test_a_subscription_is_neither_created_twice_nor_changed_before_it_is_there(queue: Catalog) -> None:
     with pytest.raises(SubscriptionExists):
-        queue.put_subscription(msgspec.structs.replace(subscription(), topics=()), create=True)
-    with pytest.raises(BadVersion):
-        queue.put_subscription(subscription(created_ms=CREATED_MS + 1), create=False)
+        queue.create_subscription(msgspec.structs.replace(subscription(), topics=()))
     with pytest.raises(UnknownSubscription, match="did you mean s"):
-        queue.put_subscription(subscription(name="ss"), create=False)
+        rewrite(queue, subscription(name="ss"))
     with pytest.raises(UnknownQueue):
-        queue.put_subscription(subscription(queue="r"), create=True)
+        queue.create_subscription(subscription(queue="r"))
     assert (queue.subscriptions("q"), queue.subscription("q", "s")) == (["s"], subscription())
 
 
@@ -121,7 +119,7 @@ def test_nothing_stays_of_a_subscription_that_is_created_while_its_queue_is_dele
     between = Interposed(zk)
     between.before = lambda: queue.delete_queue("q")
     with pytest.raises(UnknownQueue):
-        catalog_over(between).put_subscription(subscription(name="t"), create=True)
+        catalog_over(between).create_subscription(subscription(name="t"))
     queue.create_queue("q", QueueSettings())
     assert queue.subscriptions("q") == []
 
@@ -164,7 +162,7 @@ def test_a_deleted_subscription_takes_its_states_and_its_listener_with_it(queue:
     for call in (queue.delete_subscription, queue.states):
         with pytest.raises(UnknownSubscription):
             call("q", "s")
-    queue.put_subscription(subscription(), create=True)
+    queue.create_subscription(subscription())
     assert queue.states("q", "s") == {}
 
 
@@ -206,10 +204,10 @@ def test_a_deletion_that_breaks_off_anywhere_can_be_ended_by_another(queue: Cata
             breaks += 1
             if queue.subscriptions("q"):
                 queue.delete_subscription("q", "s")
-            queue.put_subscription(subscription(created_ms=CREATED_MS + breaks), create=True)
+            queue.create_subscription(subscription(created_ms=CREATED_MS + breaks))
             assert queue.states("q", "s") == {}, "what is left of states counts for no later subscription"
             queue.delete_subscription("q", "s")
-            queue.put_subscription(subscription(), create=True)
+            queue.create_subscription(subscription())
         else:
             break
     assert breaks >= 3, "the listener, the preferences, the states"
