@@ -245,7 +245,10 @@ class StorageUnavailable(HootError):
 
 
 class ClockWrong(HootError):
-    """The host's clock is too far from the ids stored to give more; nothing was stored. Clocks are set right again."""
+    """The host's clock is so far from the ids stored that it can give no more; nothing was stored.
+
+    Retryable: clocks are set right, and another host may have a right one.
+    """
 
     code = "clock_wrong"
     retryable = True
