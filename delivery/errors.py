@@ -49,6 +49,18 @@ class UnknownQueue(HootError):
     code = "unknown_queue"
 
 
+class AnsweredLongAgo(InvalidRequest):
+    """A producer's batch that came before others which were taken since; which ids it got is not remembered."""
+
+    code = "answered_long_ago"
+
+
+class SequenceReused(InvalidRequest):
+    """A producer's batch has the number of another one, which was taken: what it holds is not stored."""
+
+    code = "sequence_reused"
+
+
 class QueueExists(HootError):
     """A queue of that name is already there."""
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final
 
 import google_crc32c
 import msgspec
@@ -12,6 +15,11 @@ import msgspec
 from delivery.batch import layout
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header
 from delivery.errors import InvalidRequest, MessageTooLarge
+
+Section = tuple[int, bytes]
+"""A column of a payload, and the flag that says that it is there."""
+BODIES: Final = 0
+"""Under which the lengths of the bodies stand, which are always there."""
 
 Row = tuple[bytes, bytes | None, str, bytes]
 """A message before it has an id: body, key or None, topic, header block."""
@@ -60,20 +68,16 @@ def assemble(
     """The batch with these columns and header fields. Raises MessageTooLarge above 12 MiB."""
     count = len(columns.bodies)
     dictionary = list(dict.fromkeys(columns.topics))
-    parts = [b"".join(bytes((len(name),)) + name.encode("ascii") for name in dictionary)]
-    flags = _topic_column(columns.topics, dictionary, parts)
+    sections = _topic_column(columns.topics, dictionary)
     if columns.positions is not None:
-        flags |= layout.SPARSE
-        parts.append(_numbers("I", columns.positions))
+        sections.append((layout.SPARSE, numbers("I", columns.positions)))
     blobs: list[bytes] = []
-    flags |= _key_columns(columns.keys, parts, blobs)
+    sections += _key_columns(columns.keys, blobs)
     if any(columns.blocks):
-        flags |= layout.HEADERS
-        parts.append(_numbers("I", map(len, columns.blocks)))
+        sections.append((layout.HEADERS, numbers("I", map(len, columns.blocks))))
         blobs += columns.blocks
-    parts.append(_numbers("I", map(len, columns.bodies)))
-    payload = b"".join((*parts, *blobs, *columns.bodies))
-    header = _header(flags, len(dictionary), count, partition, payload)
+    sections.append((BODIES, numbers("I", map(len, columns.bodies))))
+    header, payload = join(dictionary, count, partition, sections, (*blobs, *columns.bodies))
     header = msgspec.structs.replace(
         header, base_id=base_id, epoch=epoch, producer_id=producer_id, producer_sequence=producer_sequence,
         span=count if span is None else span,
@@ -85,47 +89,52 @@ def assemble_plain(
     topic: str, bodies: Sequence[bytes], partition: int, producer_id: int = 0, producer_sequence: int = 0
 ) -> bytes:
     """The batch of messages under one topic without keys and headers. Raises MessageTooLarge above 12 MiB."""
-    name = topic.encode("ascii")
-    payload = b"".join((bytes((len(name),)), name, _numbers("I", map(len, bodies)), *bodies))
-    header = _header(0, 1, len(bodies), partition, payload)
+    sections = [(BODIES, numbers("I", map(len, bodies)))]
+    header, payload = join([topic], len(bodies), partition, sections, bodies)
     header = msgspec.structs.replace(header, producer_id=producer_id, producer_sequence=producer_sequence)
     return header.pack() + payload
 
 
-def _header(flags: int, topics: int, count: int, partition: int, payload: bytes) -> Header:
-    """A header without producer and stamps."""
+def join(
+    topics: Sequence[str], count: int, partition: int, sections: Sequence[Section], blobs: Iterable[bytes | memoryview]
+) -> tuple[Header, bytes]:
+    """The payload made of these parts, and its header without producer and stamps.
+
+    `topics` is the dictionary; `sections` come in the order of the layout, the lengths of the bodies under BODIES at
+    their end; `blobs` are the keys, the header blocks and the bodies. Raises MessageTooLarge above 12 MiB.
+    """
+    dictionary = b"".join(bytes((len(name),)) + name.encode("ascii") for name in topics)
+    payload = b"".join((dictionary, *(section for _, section in sections), *blobs))
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
         raise MessageTooLarge(f"a batch of {length} bytes is over the limit of {BATCH_BYTES_MAX}")
-    return Header(flags, topics, length, count, 0, 0, 0, 0, partition, count, google_crc32c.value(payload))
+    flags = reduce(or_, (flag for flag, _ in sections))
+    crc = google_crc32c.value(payload)
+    return Header(flags, len(topics), length, count, 0, 0, 0, 0, partition, count, crc), payload
 
 
-def _topic_column(topics: Sequence[str], dictionary: list[str], parts: list[bytes]) -> int:
-    if len(dictionary) == 1:
-        return 0
-    if len(dictionary) >= BATCH_COUNT_MAX:
-        raise InvalidRequest(f"a batch holds at most {BATCH_COUNT_MAX - 1} different topics")
-    index = {name: number for number, name in enumerate(dictionary)}
-    parts.append(_numbers("H", map(index.__getitem__, topics)))
-    return layout.TOPICS
-
-
-def _key_columns(keys: Sequence[bytes | None], parts: list[bytes], blobs: list[bytes]) -> int:
-    nulls = keys.count(None)
-    if nulls == len(keys):
-        return 0
-    flags = layout.KEYS
-    if nulls:
-        flags |= layout.NULL_KEYS
-        parts.append(bytes(key is not None for key in keys))
-    present = [key or b"" for key in keys]
-    parts.append(_numbers("I", map(len, present)))
-    blobs += present
-    return flags
-
-
-def _numbers(kind: str, values: Iterable[int]) -> bytes:
+def numbers(kind: str, values: Iterable[int]) -> bytes:
+    """A column of numbers. Bytes are taken for the numbers' own, as this machine has them."""
     column = array(kind, values)
     if sys.byteorder == "big":  # pragma: no cover - no such machine in CI
         column.byteswap()
     return column.tobytes()
+
+
+def _topic_column(topics: Sequence[str], dictionary: list[str]) -> list[Section]:
+    if len(dictionary) == 1:
+        return []
+    if len(dictionary) >= BATCH_COUNT_MAX:
+        raise InvalidRequest(f"a batch holds at most {BATCH_COUNT_MAX - 1} different topics")
+    index = {name: number for number, name in enumerate(dictionary)}
+    return [(layout.TOPICS, numbers("H", map(index.__getitem__, topics)))]
+
+
+def _key_columns(keys: Sequence[bytes | None], blobs: list[bytes]) -> list[Section]:
+    nulls = keys.count(None)
+    if nulls == len(keys):
+        return []
+    sections = [(layout.NULL_KEYS, bytes(key is not None for key in keys))] if nulls else []
+    present = [key or b"" for key in keys]
+    blobs += present
+    return [*sections, (layout.KEYS, numbers("I", map(len, present)))]

@@ -1,32 +1,22 @@
 """A producer's sequence in one partition: what is new, what is there already, what came too early.
 
 A producer numbers its batches per partition by one (see batch.sequences). A repeated number is answered with the first
-one's ids, so that a lost reply costs nothing; a gap is refused, so that a batch that got lost cannot be overtaken,
-unless its producer gave it up and begins anew. A producer that is not remembered (new, or silent for longer than a
-thousand others) may start anywhere.
+one's ids, so that a lost reply costs nothing; with another payload it is refused. So is a gap, so that a batch that got
+lost cannot be overtaken, unless its producer gave it up and begins anew. A producer that is not remembered (new, or
+silent for longer than thousands of others, see storage.producers) may start anywhere.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from delivery.batch.sequences import follows
-from delivery.errors import InvalidRequest, OutOfSequence
+from delivery.errors import AnsweredLongAgo, OutOfSequence, SequenceReused
 from delivery.storage.base import StoredBatch
-from delivery.storage.producers import BATCHES_PER_PRODUCER, PRODUCERS_MAX
+from delivery.storage.producers import Producers as Remembered
 
 P = TypeVar("P")
-
-
-class _Producer(Generic[P]):
-    __slots__ = ("last", "stored", "underway")
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.underway: dict[int, P] = {}
-        self.stored: deque[StoredBatch] = deque(maxlen=BATCHES_PER_PRODUCER)
 
 
 class Producers(Generic[P]):
@@ -34,52 +24,56 @@ class Producers(Generic[P]):
 
     def __init__(self, stored: Iterable[StoredBatch]) -> None:
         """`stored` is what the store remembered, oldest first."""
-        self._producers: OrderedDict[int, _Producer[P]] = OrderedDict()
-        for batch in stored:
-            self._producer(batch.producer_id, batch.sequence).stored.append(batch)
-            self._producers[batch.producer_id].last = batch.sequence
+        self._stored = Remembered(stored)
+        self._underway: dict[int, dict[int, tuple[P, int]]] = {}
+        """By producer and sequence, in their order, with the checksums of their payloads."""
 
-    def find(self, producer_id: int, sequence: int) -> StoredBatch | P | None:
+    def find(self, producer_id: int, sequence: int, crc: int = 0) -> StoredBatch | P | None:
         """What became of this batch: stored, under way, or None when it is new and may be taken now.
 
-        Raises OutOfSequence when its predecessor is missing, InvalidRequest when it is so old that its ids are
-        forgotten (more than 16 batches of the producer were stored since).
+        `crc` is the checksum of its payload, 0 where it is not known. Raises SequenceReused when another payload was
+        taken under its number, OutOfSequence when its predecessor is missing, AnsweredLongAgo when it is so old that
+        its ids are forgotten (more than 16 batches of the producer were stored since, or one, if it has been silent
+        for long).
         """
-        producer = self._producers.get(producer_id)
-        if producer is None or follows(sequence, producer.last):
+        underway, stored = self._underway.get(producer_id, {}), self._stored.of(producer_id)
+        if sequence in underway:
+            publish, before = underway[sequence]
+            _check_same(producer_id, sequence, crc, before)
+            return publish
+        if not underway and not stored:
             return None
-        if sequence > producer.last:
+        last = next(reversed(underway)) if underway else stored[-1].sequence
+        if follows(sequence, last):
+            return None
+        if sequence > last:
             raise OutOfSequence(
-                f"batch {sequence} of producer {producer_id} came after {producer.last}: send what is between, in order"
+                f"batch {sequence} of producer {producer_id} came after {last}: send what is between, in order"
             )
-        if (underway := producer.underway.get(sequence)) is not None:
-            return underway
-        for batch in producer.stored:
+        for batch in stored:
             if batch.sequence == sequence:
+                _check_same(producer_id, sequence, crc, batch.crc)
                 return batch
-        raise InvalidRequest(
-            f"batch {sequence} of producer {producer_id} was answered long ago: {producer.last} was taken since, and"
-            f" only the last {BATCHES_PER_PRODUCER} are remembered"
+        raise AnsweredLongAgo(
+            f"batch {sequence} of producer {producer_id} was answered long ago: {last} was taken since, and only the"
+            " last batches of a producer are remembered"
         )
 
-    def take(self, producer_id: int, sequence: int, publish: P) -> None:
+    def take(self, producer_id: int, sequence: int, publish: P, crc: int = 0) -> None:
         """A batch that `find` called new is under way."""
-        producer = self._producer(producer_id, sequence)
-        producer.last = sequence
-        producer.underway[sequence] = publish
+        self._underway.setdefault(producer_id, {})[sequence] = publish, crc
 
     def stored(self, batch: StoredBatch) -> None:
         """A batch that was under way is stored."""
-        producer = self._producer(batch.producer_id, batch.sequence)
-        producer.underway.pop(batch.sequence, None)
-        producer.stored.append(batch)
+        underway = self._underway[batch.producer_id]
+        del underway[batch.sequence]
+        if not underway:
+            del self._underway[batch.producer_id]
+        self._stored.keep(batch)
 
-    def _producer(self, producer_id: int, sequence: int) -> _Producer[P]:
-        producer = self._producers.get(producer_id)
-        if producer is not None:
-            self._producers.move_to_end(producer_id)
-            return producer
-        producer = self._producers[producer_id] = _Producer(sequence)
-        if len(self._producers) > PRODUCERS_MAX:
-            self._producers.popitem(last=False)
-        return producer
+
+def _check_same(producer_id: int, sequence: int, crc: int, before: int) -> None:
+    if crc and before and crc != before:
+        raise SequenceReused(
+            f"batch {sequence} of producer {producer_id} is not the one that was taken under this number before"
+        )

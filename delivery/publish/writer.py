@@ -49,12 +49,12 @@ class PartitionWriter:
         owned = self.owned
         header = admit(pending.batch, owned.key.partition, owned.settings, aside=pending.aside)
         producer, sequence = header.producer_id, header.producer_sequence
-        if producer and (earlier := self._producers.find(producer, sequence)) is not None:
+        if producer and (earlier := self._producers.find(producer, sequence, header.payload_crc)) is not None:
             self._repeat(pending, earlier)
             return None
         stamped, batch = stamp(header, pending.batch, owned.ids.take(header.count, self._now_ms()), owned.epoch)
         if producer:
-            self._producers.take(producer, sequence, pending)
+            self._producers.take(producer, sequence, pending, header.payload_crc)
         pending.batch = b""  # the stamped copy is what counts from here on
         append = Append(owned.key, owned.epoch, stamped, batch, owned.settings.durability)
         owned.use.storing()
@@ -66,9 +66,8 @@ class PartitionWriter:
         owned.use.stored()
         owned.traffic.add(header.count, len(entry.append.batch))
         if header.producer_id:
-            self._producers.stored(
-                StoredBatch(header.producer_id, header.producer_sequence, header.base_id, header.count)
-            )
+            batch = (header.producer_id, header.producer_sequence, header.base_id, header.count, header.payload_crc)
+            self._producers.stored(StoredBatch(*batch))
         if owned.feed.error is None:
             self._tail.append(entry.append.key, header, entry.append.batch)
             owned.feed.advance(header.last_id)

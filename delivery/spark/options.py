@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -68,7 +68,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
     """Raises InvalidRequest naming what is wrong, with the near name of an unknown option."""
-    options = _lowered(given)
+    options = known_options("source", given, _NAMES, _SPARKS_OWN)
     for name in _ENDS if stream else _OF_STREAMS:
         if name in options:
             raise InvalidRequest(f"{_KNOWN[name]} is for {'batches: a stream has no end' if stream else 'streams'}")
@@ -78,7 +78,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         filter_of(topics, rule)
     names, pattern, assigned = _source(options)
     return ReadOptions(
-        zookeeper=options.get("zookeeper") or os.environ.get("HOOT_ZOOKEEPER") or "127.0.0.1:2181",
+        zookeeper=zookeeper_of(options),
         names=names, pattern=pattern, assigned=assigned, topics=topics, filter=rule,
         start=_edge(options, _STARTS, "latest" if stream else "earliest", forbidden=None if stream else "latest"),
         end=_edge(options, _ENDS, "latest", forbidden="earliest"),
@@ -89,17 +89,26 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
     )  # fmt: skip
 
 
-def _lowered(given: Mapping[str, str]) -> dict[str, str]:
+def known_options(
+    what: str, given: Mapping[str, str], names: Sequence[str], sparks_own: Sequence[str]
+) -> dict[str, str]:
+    """The options by their names in lower case. Raises InvalidRequest for one that is not known to the `what`."""
+    known = {name.lower(): name for name in names}
     options = {}
     for name, value in given.items():
         low = name.lower()
-        if low in _KNOWN:
+        if low in known:
             options[low] = value
-        elif low not in _SPARKS_OWN:
-            near = near_names(low, list(_KNOWN))[:1]
-            hint = f"; did you mean {_KNOWN[near[0]]!r}?" if near else ""
-            raise InvalidRequest(f"the hoot source has no option {name!r}{hint}")
+        elif low not in sparks_own:
+            near = near_names(low, list(known))[:1]
+            hint = f"did you mean {known[near[0]]!r}?" if near else f"it has {', '.join(names)}"
+            raise InvalidRequest(f"the hoot {what} has no option {name!r}; {hint}")
     return options
+
+
+def zookeeper_of(options: Mapping[str, str]) -> str:
+    """Where ZooKeeper is."""
+    return options.get("zookeeper") or os.environ.get("HOOT_ZOOKEEPER") or "127.0.0.1:2181"
 
 
 def _source(options: Mapping[str, str]) -> tuple[tuple[str, ...], str, dict[str, tuple[int, ...]]]:

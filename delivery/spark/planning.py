@@ -1,4 +1,4 @@
-"""What a driver asks the region hosts before anything is read: which partitions there are, what they hold."""
+"""What is asked of the region hosts: before anything is read which partitions there are and what they hold."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest, UnknownQueue
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_partition
 from delivery.rpc.pool import Pool
@@ -21,13 +22,14 @@ from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 
 ASKED_AT_ONCE: Final = 8
+PUBLISH_SECONDS: Final = 120.0
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Engine:
-    """Region hosts as a reader sees them. Blocking; for one thread."""
+    """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
@@ -68,6 +70,18 @@ class Engine:
         """The ids up to which the span has so many messages."""
         place = (span.queue, span.partition)
         return list(self.call(*place, "locateMessages", *place, span.after, span.until, counts)) if counts else []
+
+    def queue(self, name: str) -> QueueRecord:
+        """A queue. Raises UnknownQueue, MetadataUnavailable."""
+        return self._catalog.queue(name)
+
+    def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
+        """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
+
+        Raises what the owner refuses it with; after PUBLISH_SECONDS what kept it from being stored.
+        """
+        place = (queue.name, partition)
+        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PUBLISH_SECONDS)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""

@@ -21,6 +21,8 @@ from delivery.spark.options import ReadOptions, read_options
 from delivery.spark.planning import engine, plan
 from delivery.spark.pushing import Narrowed, narrow
 from delivery.spark.reading import Task, read_task
+from delivery.spark.sink import HootStreamWriter, HootWriter
+from delivery.spark.sinkoptions import WriteOptions, write_options
 from delivery.spark.stream import HootStreamReader
 
 
@@ -44,6 +46,22 @@ class HootDataSource(DataSource):
     def streamReader(self, schema: StructType) -> HootStreamReader:  # noqa: N802, ARG002 - Spark's names
         """A reader of a stream. Raises InvalidRequest for options that cannot be."""
         return HootStreamReader(read_options(dict(self.options), stream=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> HootWriter:
+        """A writer of a batch. Raises InvalidRequest for options and columns that cannot be, UnknownQueue."""
+        return HootWriter(_checked(write_options(self.options, schema, overwrite=overwrite, stream=False)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> HootStreamWriter:  # noqa: N802 - Spark's
+        """A writer of a stream. Raises as `writer`."""
+        return HootStreamWriter(_checked(write_options(self.options, schema, overwrite=overwrite, stream=True)))
+
+
+def _checked(options: WriteOptions) -> WriteOptions:
+    """The options, when there is such a queue, so that it is said before any task begins."""
+    if options.queue:
+        with engine(options.zookeeper) as hosts:
+            hosts.queue(options.queue)
+    return options
 
 
 def _of_columns(given: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,8 @@ class StoredBatch(msgspec.Struct, frozen=True):
     sequence: int
     base_id: int
     count: int
+    crc: int = 0
+    """The checksum of its payload as it was published, 0 where that is not known."""
 
 
 class PartitionState(msgspec.Struct, frozen=True):
@@ -50,7 +52,7 @@ class PartitionState(msgspec.Struct, frozen=True):
     last_id: int
     """The highest id stored, 0 when nothing ever was."""
     producers: tuple[StoredBatch, ...]
-    """The last batches of each recent producer, oldest first (at most 16 per producer, 1,000 producers)."""
+    """The last batches of each recent producer, and of less recent ones the last, oldest first."""
     sealed: tuple[EpochIds, ...] = ()
     """What older epochs left, oldest first, as far as it is there still; none where nothing outlives an owner."""
 

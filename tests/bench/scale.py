@@ -89,9 +89,9 @@ class Region:
 
     def look(self) -> Look:
         """The moment's totals."""
-        spent = sum(_processor_seconds(host.pid) for host in self._hosts)
+        spent = sum(processor_seconds(host.pid) for host in self._hosts)
         assert self._zookeeper.pid is not None
-        return Look(time.monotonic(), self._requests(), spent, _processor_seconds(self._zookeeper.pid))
+        return Look(time.monotonic(), self._requests(), spent, processor_seconds(self._zookeeper.pid))
 
     def wait(self, partitions: int) -> None:
         """Return when so many partitions are served."""
@@ -141,7 +141,8 @@ def _resident_mib(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) // 1024
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
+    """Of a process, so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

@@ -225,7 +225,7 @@ def test_an_index_finds_the_stretch_of_an_id_and_reads_back(
         index.note(base, offset, before)
         starts.append((base, offset, before))
         base, offset, before = base + count + gap, offset + size, before + count
-    stored = tuple(StoredBatch(number, 1, 2, 3) for number in numbers)
+    stored = tuple(StoredBatch(number, 1, 2, 3, 2**32 - 1) for number in numbers)
     path = tmp_path_factory.mktemp("index") / "one.index"
     path.write_bytes(encode(index, stored, Extent(offset, base, before)))
     again, producers = read_index(path)

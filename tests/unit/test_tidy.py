@@ -16,7 +16,9 @@ TOP = Path(__file__).resolve().parents[2]
 LINES_MAX = 320
 
 # Files that may be longer, each with the reason. A file that shrinks below the limit again must leave the list.
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "delivery/errors.py": "one class for each error, and all that travel on the wire in one list",
+}
 
 # Spelt in halves, so that this file does not mark itself.
 MARKERS = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK", "NotImplemented" + "Error")

@@ -70,7 +70,7 @@ def recover(place: Place, owner: Owner) -> Checkpoint:
     held, producers = before.held, before.memory()
     for head in _whole(place, owner.layout, before):
         held = held.plus(head.header)
-        producers.note(head.header)
+        producers.note(head.header, published=False)
     sealed = records.checkpoint(owner.epoch, held, producers)
     save(place, owner, sealed)
     place.erase(held.last_id + 1)

@@ -117,7 +117,7 @@ class Partition:
 
     def _publish(self, count: int) -> None:
         for header, held in self._planned[:count]:
-            self._producers.note(header)
+            self._producers.note(header, published=False)
             self._held = held
         self._planned = []
         self._since_checkpoint += count

@@ -4,7 +4,8 @@ While a segment is written its index lives in memory. When the segment is closed
 written once and complete. That file is the seal: what the segment holds beyond the end it states does not count.
 
     body     24 bytes per entry:    base id, offset of the batch, messages before it in the segment
-             32 bytes per producer's batch remembered at the close: producer id, sequence, base id, count
+             32 bytes per producer's batch remembered at the close: producer id, sequence, base id, and of four bytes
+                          each count and CRC-32C of the payload, 0 where that is not known
     trailer  64 bytes:
              offset size  field
               0     8     magic, b"HooIdx" and the version as two bytes
@@ -41,7 +42,7 @@ _MAGIC: Final = b"HooIdx\x00\x01"
 _TRAILER: Final = struct.Struct("<8sqqqqqqI")
 _CRC: Final = struct.Struct("<I")
 _ENTRY: Final = struct.Struct("<qqq")
-_STORED: Final = struct.Struct("<qqqq")
+_STORED: Final = struct.Struct("<qqqII")
 
 
 class Extent(NamedTuple):
@@ -97,7 +98,7 @@ def encode(index: Index, stored: Sequence[StoredBatch], extent: Extent) -> bytes
     entries = index.entries()
     body = b"".join(
         [_ENTRY.pack(*entry) for entry in entries]
-        + [_STORED.pack(b.producer_id, b.sequence, b.base_id, b.count) for b in stored]
+        + [_STORED.pack(b.producer_id, b.sequence, b.base_id, b.count, b.crc) for b in stored]
     )
     trailer = _TRAILER.pack(_MAGIC, *extent, len(entries), len(stored), 0, google_crc32c.value(body))
     return body + trailer + _CRC.pack(google_crc32c.value(trailer))

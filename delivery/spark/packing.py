@@ -1,0 +1,63 @@
+"""Arrow columns as a record batch: its sections are Arrow's own buffers, and no message is looked at by itself."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delivery.batch import layout
+from delivery.batch.encode import BODIES, Section, join, numbers
+from delivery.spark.incoming import lengths, values_of
+
+Blobs = list[memoryview]
+
+
+def pack(rows: pa.RecordBatch, partition: int, producer_id: int, producer_sequence: int) -> bytes:
+    """The batch of these rows (see `incoming`), of which there is at least one. Raises MessageTooLarge above 12 MiB."""
+    names = rows.schema.names
+    topics, sections = _topics(rows["topic"]) if "topic" in names else ([""], [])
+    blobs: Blobs = []
+    if "key" in names:
+        sections += _keys(rows["key"], blobs)
+    if "block" in names and (blocks := data_of(rows["block"])):
+        sections.append((layout.HEADERS, _lengths(rows["block"])))
+        blobs.append(blocks)
+    sections.append((BODIES, _lengths(rows["body"])))
+    blobs.append(data_of(rows["body"]))
+    header, payload = join(topics, len(rows), partition, sections, blobs)
+    header = msgspec.structs.replace(header, producer_id=producer_id, producer_sequence=producer_sequence)
+    return header.pack() + payload
+
+
+def data_of(column: pa.Array) -> memoryview:
+    """The bytes of all values, one after another; none of them is missing."""
+    _, ends, data = column.buffers()
+    if data is None:
+        return memoryview(b"")
+    offsets = memoryview(ends).cast("i")
+    return memoryview(data)[offsets[column.offset] : offsets[column.offset + len(column)]]
+
+
+def _topics(column: pa.Array) -> tuple[list[str], list[Section]]:
+    encoded = column.dictionary_encode()
+    topics = encoded.dictionary.to_pylist()
+    if len(topics) == 1:
+        return topics, []
+    index = values_of(encoded.indices.cast(pa.uint16()), 2)
+    return topics, [(layout.TOPICS, numbers("H", bytes(index)))]
+
+
+def _keys(keys: pa.Array, blobs: Blobs) -> list[Section]:
+    sections: list[Section] = []
+    if keys.null_count == len(keys):
+        return sections
+    if keys.null_count:
+        sections.append((layout.NULL_KEYS, bytes(values_of(keys.is_valid().cast(pa.uint8()), 1))))
+        keys = pc.fill_null(keys, b"")
+    blobs.append(data_of(keys))
+    return [*sections, (layout.KEYS, _lengths(keys))]
+
+
+def _lengths(column: pa.Array) -> bytes:
+    return numbers("I", bytes(values_of(lengths(column), 4)))

@@ -1,0 +1,89 @@
+"""How fast Spark writes to a queue: rows of 100 bytes from two tasks on this machine to one region host, all durable.
+
+    python -m tests.bench.spark_write --rows 4000000 --partitions 4
+
+Starts an engine of one host in a temporary folder and a Spark with two cores, writes a tenth of the rows to warm up,
+and prints a line for each of the ways: `plain` (values alone), `keys` (a key per row, which chooses its partition) and
+`noop` (the same rows to nowhere: what Spark itself takes). A line says how many processor seconds of all processes a
+million rows took, too, which tells more on a busy machine. Nothing is asserted but that all rows are stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delivery import connect
+from delivery.local import LocalEngine
+from delivery.spark.session import local_session
+from tests.bench.scale import processor_seconds
+from tests.integration.embedded import descendants
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BODY = "cast(rpad(string(id), 100, 'x') as binary) as value"
+WAYS = {"plain": [_BODY], "keys": [_BODY, "cast(string(id % 100000) as binary) as key"], "noop": [_BODY]}
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--durability", default="fsync")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hoot-spark-write-") as folder:
+        session = local_session("write", Path(folder) / "spark")
+        try:
+            with LocalEngine(Path(folder) / "engine") as engine:
+                measure(session, engine.address, given.rows, given.partitions, given.durability)
+        finally:
+            session.stop()
+
+
+def measure(session: SparkSession, address: str, count: int, partitions: int, durability: str) -> None:
+    """Each of the ways, after a smaller run of it."""
+    for way, columns in WAYS.items():
+        seconds = worked = 0.0
+        for rows in (count // 10, count):
+            queue = f"{way}-{rows}"
+            with connect(address) as client:
+                client.create_queue(queue, partitions=partitions, durability=durability)
+                before = spent()
+                seconds = write(session.range(rows, numPartitions=2).selectExpr(*columns), way, address, queue)
+                worked = spent() - before
+                stored = sum(client.queue(queue).bounds(number).messages for number in range(partitions))
+            assert way == "noop" or stored == rows, f"{stored} of {rows} rows are stored"
+        each = worked * 1_000_000 / count
+        print(
+            f"{way}: {count} rows in {seconds:.1f} s, {count / seconds:,.0f} rows/s, {each:.2f} processor s per million"
+        )
+
+
+def write(rows: DataFrame, way: str, address: str, queue: str) -> float:
+    """Write; how many seconds it took."""
+    begun = time.monotonic()
+    if way == "noop":
+        rows.write.format("noop").mode("overwrite").save()
+    else:
+        rows.write.format("hoot").mode("append").option("zookeeper", address).option("queue", queue).save()
+    return time.monotonic() - begun
+
+
+def spent() -> float:
+    """Processor seconds of this process, Spark, its workers and the engine, so far."""
+    seconds = 0.0
+    for pid in (os.getpid(), *descendants(os.getpid())):
+        with contextlib.suppress(OSError):
+            seconds += processor_seconds(pid)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()
