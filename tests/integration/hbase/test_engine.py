@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from delivery import connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
 from delivery.hbase import Tables, parse_gateways
 from delivery.storage.hbase.keys import id_and_epoch
@@ -75,9 +76,9 @@ def test_messages_are_delivered_scanned_and_readable_in_the_table(
 
 @pytest.mark.parametrize("layout", ["rows", "batches"])
 def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(
-    tmp_path: Path, options: Options, layout: str
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, options: Options, layout: str
 ) -> None:
-    killed_at_random(tmp_path, 7, 3, *options(layout))
+    killed_at_random(zookeeper, tmp_path, 7, 3, *options(layout))
 
 
 def test_a_host_whose_hbase_is_not_there_says_so_and_ends(tmp_path: Path) -> None:
