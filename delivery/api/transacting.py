@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import trio
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from delivery.api.rest.routes import Call
+from delivery.api.rest.routes import Answered
 from delivery.api.rest.transactions import TransactionRoutes
 from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
 from delivery.client.calls import Calls
@@ -44,7 +42,7 @@ class TransactionService:
         """A handler of RegionHost that leaves all other calls to `rest`."""
         return WithTransactions(rest, self._calls)
 
-    def routes(self, answered: Callable[[Call], Callable[[Request], Awaitable[Response]]]) -> Sequence[Route]:
+    def routes(self, answered: Answered) -> Sequence[Route]:
         """The paths over HTTP; see TransactionRoutes."""
         return TransactionRoutes(self._any_host, answered).routes()
 

@@ -298,7 +298,7 @@ PLANTED: dict[str, Planted] = {
     "ids by clock": Planted(_ids_by_clock, "I1 I7", asserted="base id"),
     "ids of one's own": Planted(_ids_of_ones_own, "I7", asserted="base id", first=40),
     "unknown called refused": Planted(_unknown_called_refused, "I14", first=690),
-    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=60),
+    "waiting on a replaced event": Planted(_waiting_on_a_replaced_event, "I11", first=190),
     "broken is not ready": Planted(_broken_is_not_ready, "I11"),
     "moved at once": Planted(_moved_at_once, "I9", first=GROUPS_FROM),
     "given back and forgotten": Planted(_given_back_and_forgotten, "I5", first=GROUPS_FROM + 30),

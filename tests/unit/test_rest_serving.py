@@ -58,7 +58,7 @@ def tell(story: Callable[[Served], Awaitable[None]]) -> None:
         async def refresh() -> None: ...
 
         topics = TopicRoutes(NOBODY, exchange(stage), NOBODY, Bodies(1 << 20), 10)
-        served = Connections(topics.app(partial(make_app, stage.metrics, list, refresh)), 10)
+        served = Connections(topics.app(partial(make_app, stage.metrics, list, refresh), lambda _: []), 10)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(served.serve, listeners))

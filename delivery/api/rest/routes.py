@@ -32,6 +32,8 @@ CALL_SECONDS: Final = 30.0
 """From the whole request to the answer, of a poll to its first block; what a poll may wait comes on top."""
 
 Call = Callable[[Request, bytes], Awaitable[Response]]
+Answered = Callable[[Call], Endpoint]
+"""Makes an endpoint of a call; see `TopicRoutes.answered`."""
 
 
 class TopicRoutes:
@@ -47,9 +49,9 @@ class TopicRoutes:
         self._polls = Polls(self.waits)
         self._endpoints = {name: self.answered(call) for name, call in self._calls().items()}
 
-    def app(self, others: Callable[[Sequence[Route]], ASGIApp]) -> ASGIApp:
-        """All of it: the application that `others` makes of the routes, and the short way past it."""
-        return Shortcut(others(self.routes()), self._endpoints)
+    def app(self, others: Callable[[Sequence[Route]], ASGIApp], more: Callable[[Answered], Sequence[Route]]) -> ASGIApp:
+        """All of it: the application that `others` makes of the routes and of `more`, and the short way past it."""
+        return Shortcut(others([*self.routes(), *more(self.answered)]), self._endpoints)
 
     def routes(self) -> Sequence[Route]:
         """All paths."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from delivery.api.rest import texts
-from delivery.api.rest.routes import Call
+from delivery.api.rest.routes import Answered, Call
 from delivery.api.transactions import AnyHost
 from delivery.errors import InvalidRequest
 from delivery.messaging.transactions import read_snapshot
@@ -41,7 +41,7 @@ class _Prune(msgspec.Struct):
 class TransactionRoutes:
     """The calls, each on a received body."""
 
-    def __init__(self, host: AnyHost, answered: Callable[[Call], Callable[[Request], Awaitable[Response]]]) -> None:
+    def __init__(self, host: AnyHost, answered: Answered) -> None:
         """`answered` has a call's body received, and its errors made into answers."""
         self._host, self._answered = host, answered
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delivery import connect
+from delivery.bench.report import Result
+from delivery.cli import run
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
 from delivery.hbase import Tables, parse_gateways
@@ -86,3 +89,23 @@ def test_a_host_whose_hbase_is_not_there_says_so_and_ends(tmp_path: Path) -> Non
     said = r"HBase Thrift gateway 127\.0\.0\.1:1 cannot be reached"
     with pytest.raises(EmbeddedError, match=said), engine(tmp_path, *nowhere):
         pass
+
+
+def test_the_bench_tells_how_hbase_does_beside_happybase_by_itself(
+    hbase_gateways: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [
+        "--store",
+        "hbase",
+        "--hbase-thrift",
+        hbase_gateways,
+        "--layout",
+        "batches",
+        "--messages",
+        "2000",
+        "--json",
+    ]
+    assert run(["bench", "drain", *named]) == 0
+    found = msgspec.json.decode(capsys.readouterr().out, type=Result)
+    assert found.raw_per_second
+    assert found.ratio_to_raw == pytest.approx(found.messages_per_second / found.raw_per_second, rel=0.01)

@@ -34,7 +34,7 @@ def test_every_answer_is_one_that_the_document_tells_of(
 
     @given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
     @settings(
-        max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+        max_examples=4, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     def ask(case: Any) -> None:
