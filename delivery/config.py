@@ -66,8 +66,11 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     http_port: int | None = 0
     """Of `/metrics`, `/healthz`, `/readyz` and the topics of `/v1/namespaces`; None for no HTTP at all."""
     connections_max: int = 1000
-    """Thrift connections at once, and as many of HTTP; more are closed at once, so that a storm cannot use up the file
-    handles."""
+    """Thrift connections at once; more are closed at once, so that a storm cannot use up the file handles."""
+    http_connections_max: int = 5000
+    """The same for HTTP, where each poll that waits has a connection."""
+    waiting_polls_max: int = 4000
+    """Polls over HTTP that wait at once, at some 20 KB each; more are answered 503."""
     frame_bytes_max: int = 16 * MIB
     """Apache Thrift's own default; holds the largest batch."""
     calls_in_flight_max: int = 64
@@ -200,6 +203,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "hbase_call_seconds": (1, 600),
     "port": (0, 65535),
     "connections_max": (1, 1_000_000),
+    "http_connections_max": (1, 1_000_000),
+    "waiting_polls_max": (0, 1_000_000),
     "frame_bytes_max": (1, 1 << 30),
     "calls_in_flight_max": (1, 10_000),
     "idle_seconds": (1, 1e6),

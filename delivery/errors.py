@@ -7,7 +7,9 @@ at `retryable` and at nothing else. A programmer's mistake is an assertion or a 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound="HootError")
 
 
 class HootError(Exception):
@@ -298,6 +300,12 @@ def _leaves(base: type[HootError]) -> dict[str, type[HootError]]:
 
 
 _BY_CODE = _leaves(HootError)
+
+
+def travels(kind: type[E]) -> type[E]:
+    """Have `from_code` know an error that is defined elsewhere."""
+    _BY_CODE[kind.code] = kind
+    return kind
 
 
 def from_code(code: str, message: str, address: str | None = None) -> HootError:

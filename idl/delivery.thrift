@@ -29,6 +29,7 @@ struct ReadRequest {
   6: i32 bytesMax
   7: i32 waitMs         // how long to wait for something new; at most 30000
   8: optional string filter  // an expression, or a rule as JSON (docs/filters.md); absent for all
+  9: optional binary transaction  // only what it sees, up to the first message of one in progress (docs/transactions.md)
 }
 
 struct ReadReply {
@@ -81,6 +82,14 @@ struct RetryPolicy {
   9: optional bool deadLetters
 }
 
+/* How fast a subscription is delivered at most, and how much is out with it (docs/flow.md): 0 for no limit of its own. */
+struct Flow {
+  1: optional double messagesPerSecond
+  2: optional double bytesPerSecond
+  3: optional i32 windowMessages
+  4: optional i32 windowBytes
+}
+
 /* What a new subscription is to. */
 struct SubscriptionOptions {
   1: list<i32> partitions       // empty for all
@@ -92,6 +101,18 @@ struct SubscriptionOptions {
   6: optional i32 bound         // only so many of the newest messages of a partition matter; 0 for all
   7: optional string kind       // "exclusive" (the default), "failover", "shared" or "key_shared" (docs/groups.md);
                                 // listeners can be attached by attachListener to exclusive ones alone
+  8: optional string filter     // an expression, or a rule as JSON (docs/filters.md); absent or empty for none
+  9: optional Flow flow
+}
+
+/* What is to become different of a subscription; what is absent stays, in the two structs as well. */
+struct SubscriptionChanges {
+  1: optional list<string> topics       // empty for all
+  2: optional string filter             // empty for none
+  3: optional RetryPolicy retryPolicy
+  4: optional i32 bound                 // 0 for all
+  5: optional Flow flow
+  6: optional string kind               // only while nobody is attached: subscription_busy
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -158,6 +179,14 @@ struct Observation {
   39: bool paced
   40: string pausedBy
   41: string member
+  42: bool limited
+}
+
+/* A transaction that has begun (docs/transactions.md). */
+struct Transaction {
+  1: i64 writePointer
+  2: i64 deadlineMs     // since 1970, by the clock of the host that manages transactions; from then on it is invalid
+  3: binary snapshot    // what it sees, as polls take it: Tephra's TTransaction in the binary protocol
 }
 
 service RegionHost {
@@ -194,6 +223,26 @@ service RegionHost {
   list<Observation> observe(1: string queue, 2: string subscription, 3: i32 after, 4: i32 limit)
     throws (1: HootError error)
 
+  // transactions (docs/transactions.md); the host that manages them answers, others say not_owner with its address
+  /* timeoutMs: up to 600000, 0 for 30000. */
+  Transaction beginTransaction(1: i32 timeoutMs) throws (1: HootError error)
+  /* All that it published becomes visible; fine when it was committed already. `changes` are keys, of whatever it
+     changed elsewhere: transaction_conflict when another one changed one of them and committed since this one began. */
+  void commitTransaction(1: i64 writePointer, 2: list<binary> changes) throws (1: HootError error)
+  /* For one that has taken back all that it published. */
+  void abortTransaction(1: i64 writePointer) throws (1: HootError error)
+  /* For one that could not: nobody will see it. */
+  void invalidateTransaction(1: i64 writePointer) throws (1: HootError error)
+  /* "in_progress", "committed", "aborted" or "invalid"; unknown_transaction some time after its end. */
+  string transactionState(1: i64 writePointer) throws (1: HootError error)
+  /* What one sees who begins no transaction, as polls take it. */
+  binary transactionSnapshot() throws (1: HootError error)
+  /* Forgets the invalid transactions that began before a time, and says how many: what is left of their messages is
+     visible from then on. */
+  i32 pruneTransactions(1: i64 beforeMs) throws (1: HootError error)
+  /* Sent to the owner of a partition: takes back all that is stored there under a write pointer, and what will be. */
+  void rollBack(1: string queue, 2: i32 partition, 3: i64 writePointer) throws (1: HootError error)
+
   // plain
   i64 putMessage(1: string queue, 2: Message message) throws (1: HootError error)
   i64 putMessageWithPid(1: string queue, 2: i32 partition, 3: Message message) throws (1: HootError error)
@@ -210,6 +259,13 @@ service RegionHost {
   // subscribing, from any language (docs/languages.md); any host takes these calls
   /* subscription_exists when it is there: whoever does not know whether an earlier call came through asks again. */
   void createSubscription(1: string queue, 2: string name, 3: SubscriptionOptions options) throws (1: HootError error)
+  /* Also while a listener is attached: a running delivery follows at once. */
+  void updateSubscription(1: string queue, 2: string name, 3: SubscriptionChanges changes) throws (1: HootError error)
+  /* Nothing more is delivered for so long, or with 0 until it is resumed; a second pause replaces the first. What is out
+     is still to be answered. */
+  void pauseSubscription(1: string queue, 2: string name, 3: i64 forMs) throws (1: HootError error)
+  /* Fine when it is not paused. */
+  void resumeSubscription(1: string queue, 2: string name) throws (1: HootError error)
   /* With its positions, and whoever is attached gets nothing more. */
   void deleteSubscription(1: string queue, 2: string name) throws (1: HootError error)
   /* Messages are pushed to the listener until the lease ends; called again, on any host, it is renewed. Renew it three

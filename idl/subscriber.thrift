@@ -1,7 +1,8 @@
 /* Calls from a region host to a subscriber's listener (framed transport, binary protocol).
  *
  * A host connects, asks `hello`, and sends nothing else unless the answer proves that the listener is the one which the
- * subscription names. Calls on one connection may be sent before earlier ones are answered; those of a partition are answered in order.
+ * subscription names. Calls on one connection may be sent before earlier ones are answered, and be answered in any order;
+ * but a push of which not all was handled only after those of its partition before it.
  */
 namespace py subscriber
 
@@ -53,11 +54,13 @@ struct PushReply {
   2: i64 position       // with OK the last id covered by the push; with FAILED the last id handled
   3: list<Failure> failures   // with FAILED: at last the one that ended the run. Before it, and with OK: messages that
                               // were not handled, and that the host has to park (only with order="key")
+  4: optional i32 abreast     // how many messages of a partition are worked on at the same time, where that may be more
+                              // than one: with fewer out there would be nothing to do for some
 }
 
 /* What a subscriber's callbacks are doing, for a host that waits for an answer. */
 struct Running {
-  1: string name        // of the function
+  1: string name        // of the function; empty for none, where the message waits to be acknowledged by hand
   2: string queue
   3: i32 partition
   4: i64 message        // its id; 0 when it cannot be told

@@ -1,8 +1,9 @@
 """The pushes of one partition whose keys are worked off side by side (`concurrency` with `order="key"`).
 
 The messages of a key are a strand, and so is each message without one. A push is answered when all of its messages have
-ended, and after the pushes before it; the next pushes begin meanwhile. What concerns the whole partition waits until
-nothing is under way: a new turn, and a push that batch listeners take as a whole.
+ended; if some of them were not handled, after the pushes before it, for the host parks in order. The next pushes begin
+meanwhile. What concerns the whole partition waits until nothing is under way: a new turn, and a push that batch
+listeners take as a whole. So whatever the host repeats, the inbox knows by then what was handled.
 
 Everything here happens under one lock, except for the calls of the listeners themselves.
 """
@@ -58,6 +59,12 @@ class Handling(Protocol):
     def skip(self, status: Status) -> None:
         """Answer that nobody is called."""
 
+    def end_early(self, position: int) -> bool:
+        """Answer that it has ended, though others before it have not; False when that must wait."""
+
+    def pass_by(self, position: int) -> None:
+        """Note that it has ended, which is answered."""
+
     def end(self, position: int, unhandled: list[Unhandled] | None) -> None:
         """Answer that it has ended; None where the inbox knows what was not handled."""
 
@@ -75,6 +82,7 @@ class _UnderWay(msgspec.Struct):
     """Of a push that repeats parked messages."""
     failed: ListenerFailed | None = None
     """What ends the run: the first of them."""
+    is_answered: bool = False
 
 
 class Abreast:
@@ -147,6 +155,7 @@ class Abreast:
                 self._holding.settle(message.number)
             one.left -= 1
             self._go_on()
+            self._answer_early(one)
 
     def _is_wanted(self, one: _UnderWay, message: Message) -> bool:
         """Whether to call for it now. If not, it is held, was handled before, or comes again in another turn."""
@@ -174,10 +183,22 @@ class Abreast:
         if self._over is None or self._over[0] != turn or failed.first < self._over[1]:
             self._over = turn, failed.first
 
+    def _answer_early(self, one: _UnderWay) -> None:
+        """Answer a push before those before it, if it has ended and all of it was handled."""
+        if one.left or one.is_answered:
+            return
+        over = self._over is not None and self._over[0] == one.push.turn
+        if not (over or one.push.again or one.failed or one.work.damage):
+            one.is_answered = one.push.end_early(one.work.position)
+
     def _answer(self, one: _UnderWay) -> None:
-        push, work = one.push, one.work
+        push, work, answered = one.push, one.work, one.is_answered
+        one.is_answered = True
         why = one.failed or work.damage
-        if one.status is not Status.OK:
+        if answered:
+            if not self._inbox.is_failed(push.turn):
+                push.pass_by(work.position)
+        elif one.status is not Status.OK:
             push.skip(one.status)
         elif self._inbox.is_failed(push.turn):
             push.skip(Status.SKIPPED)

@@ -17,7 +17,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
 from subscriber.declaration import Declaration
-from subscriber.listeners import Form, Where
+from subscriber.listeners import Concurrency, Form, Where
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 from subscriber.unwrapping import only_error
@@ -47,7 +47,7 @@ class AsyncSubscriber(Declaration):
         manual: bool = False,
         bound: int | None = None,
         flow: FlowGiven = KEEP,
-        concurrency: int = 1,
+        concurrency: Concurrency = 1,
         listener: Callable[..., object] | None = None,
         batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip

@@ -64,9 +64,14 @@ class Attachment:
         return self.unacknowledged[message.partition].deliver(message)
 
     def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
-        """What works the keys of a partition off side by side, if they are to be."""
+        """What works the keys of a partition off side by side, if they are to be.
+
+        Not of what is acknowledged by hand: listeners only take messages there, and what is done at the same time is up
+        to the application.
+        """
         found = self._abreast.get(partition)
-        if found is None and self.strands is not None and self.record.retry.order == "key":
+        by_key = self.record.retry.order == "key" and not self.subscription.manual
+        if found is None and self.strands is not None and by_key:
             submit = self.strands.submit
             found = Abreast(inbox, lambda key, job: submit((partition, key), job))
             self._abreast[partition] = found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from delivery.errors import InvalidRequest
 from delivery.metastore.request import Request
 from delivery.metastore.zookeeper import ZooKeeperClient
-from subscriber.listeners import Form, Registered, Where, check_concurrency, check_listener, check_where
+from subscriber.listeners import Concurrency, Form, Registered, Where, check_concurrency, check_listener, check_where
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import Runtime
 from subscriber.service import Counters
@@ -104,7 +104,7 @@ class Declaration:
 
     def _declare(
         self, request: Request, where: Where | None, listeners: Mapping[Form, Callable[..., object] | None], *,
-        manual: bool, concurrency: int,
+        manual: bool, concurrency: Concurrency,
     ) -> Subscription:  # fmt: skip
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
@@ -112,7 +112,7 @@ class Declaration:
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
         made = Subscription(
             self.name, request, (*self._everywhere, *given), check_where(where), manual=manual,
-            concurrency=check_concurrency(concurrency, manual=manual),
+            concurrency=check_concurrency(concurrency),
         )  # fmt: skip
         self.subscriptions[request.queue] = made
         return made

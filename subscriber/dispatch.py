@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 import trio
 
-from subscriber.listeners import Abandoned, AsyncCall
+from subscriber.listeners import Abandoned, AsyncCall, Concurrency
+from subscriber.staff import Staff
 from subscriber.strands import Strands
 
 log = logging.getLogger(__name__)
@@ -92,9 +93,10 @@ class Dispatcher:
             self.stop()
             self._refuse_errands()
 
-    def strands(self, threads: int) -> Strands:
+    def strands(self, concurrency: Concurrency) -> Strands:
         """Threads for one subscription. They end by `stop`, theirs or that of all."""
-        made = Strands(threads, partial(self.post, self._look))
+        look = partial(self.post, self._look)
+        made = Strands(1, look, Staff()) if concurrency == "auto" else Strands(concurrency, look)
         self._strands = [*(one for one in self._strands if not one.is_idle), made]
         return made
 

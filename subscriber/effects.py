@@ -14,7 +14,8 @@ whenever its subscriber was killed.
 
 `exactly_once` keeps one number for each partition, and needs their order: `RetryPolicy(order="partition")`.
 `idempotent` keeps the ids, for some time, and needs none. Both work for `listener` and for `batch_listener`, whose
-function gets a list and handles it in one transaction. See docs/positions.md for PostgreSQL.
+function gets a list and handles it in one transaction; and for async functions with an async store (`async_effects`).
+See docs/positions.md for PostgreSQL.
 """
 
 from __future__ import annotations
@@ -23,21 +24,28 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from delivery.errors import BadVersion, InvalidRequest
 from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message
+from subscriber.async_effects import (
+    ATTEMPTS,
+    AsyncById,
+    AsyncByPosition,
+    AsyncHandler,
+    AsyncOnce,
+    AsyncPositionStore,
+    AsyncSeenStore,
+)
 from subscriber.listeners import Registered
 from subscriber.outcomes import Outcome
 
-__all__ = ["PositionStore", "SeenStore", "exactly_once", "idempotent"]
-
-ATTEMPTS: Final = 100
-"""Against another subscriber that handles the same messages at the same time."""
+__all__ = ["AsyncPositionStore", "AsyncSeenStore", "PositionStore", "SeenStore", "exactly_once", "idempotent"]
 
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
+F = TypeVar("F")
 Handler = Callable[[Any, C], object]
 """Called with a message, or a list of them, and the connection."""
 
@@ -76,10 +84,6 @@ class Once(Generic[C]):
     """Whether the messages of a partition must come in the order of their ids."""
 
     def __init__(self, store: Store[C], handler: Handler[C]) -> None:
-        """Raises InvalidRequest for an async function: a transaction must not be open while others are handled."""
-        given: object = handler
-        if not callable(given) or inspect.iscoroutinefunction(given):
-            raise InvalidRequest(f"what handles a message exactly once is a sync function, not {repr(given)[:60]}")
         self.store: Store[C] = store
         self._handler = handler
         self.__qualname__ = str(getattr(handler, "__qualname__", type(handler).__qualname__))
@@ -145,17 +149,36 @@ class ById(Once[C]):
                 call(fresh, connection)
 
 
-def exactly_once(store: PositionStore[C]) -> Callable[[Handler[C]], ByPosition[C]]:
+@overload
+def exactly_once(store: PositionStore[C]) -> Callable[[Handler[C]], ByPosition[C]]: ...
+@overload
+def exactly_once(store: AsyncPositionStore[C]) -> Callable[[AsyncHandler[C]], AsyncByPosition[C]]: ...
+def exactly_once(store: Any) -> Callable[[Any], Any]:
     """Make a listener of a function of (message, connection), or (messages, connection), by the stored positions.
 
-    The subscription needs `RetryPolicy(order="partition")`. Raises InvalidRequest for an async function.
+    The subscription needs `RetryPolicy(order="partition")`. Raises InvalidRequest for an async function with a store
+    that is none, whose transactions are of a thread, and the other way about.
     """
-    return lambda handler: ByPosition(store, handler)
+    is_async = inspect.iscoroutinefunction(store.load)
+    return lambda handler: (AsyncByPosition if is_async else ByPosition)(store, _fitting(handler, is_async))
 
 
-def idempotent(store: SeenStore[C]) -> Callable[[Handler[C]], ById[C]]:
+@overload
+def idempotent(store: SeenStore[C]) -> Callable[[Handler[C]], ById[C]]: ...
+@overload
+def idempotent(store: AsyncSeenStore[C]) -> Callable[[AsyncHandler[C]], AsyncById[C]]: ...
+def idempotent(store: Any) -> Callable[[Any], Any]:
     """As `exactly_once`, by the ids of the messages, in whatever order they come. Raises InvalidRequest likewise."""
-    return lambda handler: ById(store, handler)
+    is_async = inspect.iscoroutinefunction(store.add)
+    return lambda handler: (AsyncById if is_async else ById)(store, _fitting(handler, is_async))
+
+
+def _fitting(handler: F, is_async: bool) -> F:
+    """`handler`, if it is a function that goes with such a store."""
+    if callable(handler) and inspect.iscoroutinefunction(handler) == is_async:
+        return handler
+    kind = "an async function, as its store is" if is_async else "a sync function, or the store is an async one"
+    raise InvalidRequest(f"what handles a message exactly once is {kind}; not {repr(handler)[:60]}")
 
 
 def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord, *, manual: bool = False) -> bool:
@@ -163,7 +186,7 @@ def check_effects(listeners: Iterable[Registered], record: SubscriptionRecord, *
 
     Raises InvalidRequest where one could take a message that it has not handled for one that it has.
     """
-    effects = [one.call for one in listeners if isinstance(one.call, Once)]
+    effects = [one.call for one in listeners if isinstance(one.call, Once | AsyncOnce)]
     if len({id(one.store) for one in effects}) < len(effects):
         raise InvalidRequest("two listeners share a store, and the second would skip all: give each one of its own")
     if effects and manual:

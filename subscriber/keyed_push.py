@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -68,8 +69,11 @@ class KeyedPush:
 
     def call(self, message: Message) -> None:
         """See Handling."""
+        began, strands = time.monotonic(), self._attachment.strands
         with self._service.lookout.at(self._push.queue, self._push.partition):
             self._calls.run([message])
+        if strands is not None:
+            strands.worked(1, began)
 
     def note(self, failed: ListenerFailed) -> Unhandled:
         """See Handling."""
@@ -80,15 +84,33 @@ class KeyedPush:
         stopping = self._service.stopping and status is Status.SKIPPED
         self._give(ServiceStopping("the subscriber stops") if stopping else self._reply(status))
 
+    def end_early(self, position: int) -> bool:
+        """See Handling; what it holds of its messages must be told in order."""
+        if self._held():
+            return False
+        self._end(position, [])
+        return True
+
+    def pass_by(self, position: int) -> None:
+        """See Handling."""
+        self._inbox.end(position)
+
     def end(self, position: int, unhandled: list[Unhandled] | None) -> None:
         """See Handling."""
-        self._service.count("pushes")
         if unhandled is not None:
+            self._service.count("pushes")
             self._give(self._reply(Status.OK, unhandled))
             return
         self._inbox.end(position)
-        held = self._inbox.holding.between(self._push.after, last_id_of(self._push)) if self._inbox.holding else []
-        self._give(self._service.answer(Status.OK, position, held))
+        self._end(position, self._held())
+
+    def _held(self) -> list[Unhandled]:
+        return self._inbox.holding.between(self._push.after, last_id_of(self._push)) if self._inbox.holding else []
+
+    def _end(self, position: int, held: list[Unhandled]) -> None:
+        strands = self._attachment.strands
+        self._service.count("pushes")
+        self._give(self._service.answer(Status.OK, position, held, None if strands is None else strands.abreast))
 
     def fail(self, handled: int, why: ListenerFailed | Exception) -> None:
         """See Handling."""

@@ -31,6 +31,9 @@ Where = Callable[[Message], object]
 Pass = Callable[[Iterable[Message]], None]
 """Calls one or more listeners with messages; raises ListenerFailed, or Abandoned."""
 
+Concurrency = int | Literal["auto"]
+"""How many callbacks of a subscription may run at the same time; "auto": as many as get more done (staff)."""
+
 LISTENERS_MAX = 100
 CONCURRENCY_MAX = 256
 """Each is a thread."""
@@ -94,16 +97,15 @@ def check_where(call: Where | None) -> Where | None:
     return call
 
 
-def check_concurrency(number: object, *, manual: bool = False) -> int:
-    """`number` if so many callbacks may run at the same time, which `manual` ones do without. Raises InvalidRequest."""
-    if manual and number != 1:
-        raise InvalidRequest(
-            "with manual acknowledgement concurrency must be 1: listeners only take messages there, and hand them to"
-            " threads or tasks of your own"
-        )
+def check_concurrency(number: object) -> Concurrency:
+    """`number` if so many callbacks may run at the same time. Raises InvalidRequest."""
+    if number == "auto":
+        return "auto"
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= CONCURRENCY_MAX:
         return number
-    raise InvalidRequest(f"concurrency must be a whole number from 1 to {CONCURRENCY_MAX}, not {str(number)[:40]}")
+    raise InvalidRequest(
+        f"concurrency must be a whole number from 1 to {CONCURRENCY_MAX}, or 'auto', not {str(number)[:40]!r}"
+    )
 
 
 def _body(call: object) -> object:

@@ -1,8 +1,8 @@
 """Acknowledging by hand: a message counts as handled when the application says so, not when its listener returns.
 
 A listener gets messages with `ack`, which may be called later, from any thread or task. The answer to a push is kept
-back until every message of it that a listener got was acknowledged. What a host repeats meanwhile calls nobody again,
-and its answer waits for the same messages.
+back until every message of it that a listener got was acknowledged; then it leaves, whatever was pushed before. What a
+host repeats meanwhile calls nobody again, and its answer waits for the same messages.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Give = Callable[[bool], object]
 class _Kept:
     """An answer, and how many messages it waits for."""
 
-    __slots__ = ("give", "missing")
+    __slots__ = ("give", "given", "in_order", "missing")
 
-    def __init__(self, give: Give) -> None:
-        self.give, self.missing = give, 0
+    def __init__(self, give: Give, in_order: bool) -> None:
+        self.give, self.in_order = give, in_order
+        self.missing, self.given = 0, False
 
 
 class ManualMessage(Message, frozen=True, gc=False):
@@ -55,7 +56,7 @@ class Unacknowledged:
         self._fresh: list[int] = []
         """Delivered since the last answer."""
         self._answers: deque[_Kept] = deque()
-        """In the order of their pushes, in which the host expects them."""
+        """In the order of their pushes, with those behind one that is not given."""
         self._over = False
 
     def deliver(self, message: Message) -> ManualMessage:
@@ -75,7 +76,13 @@ class Unacknowledged:
             for number in numbers:
                 for kept in self._open.pop(number, ()):
                     kept.missing -= 1
-            self._give_ready()
+                    self._give_unless_in_order(kept)
+            self._give_first()
+
+    def oldest(self) -> int:
+        """The first message that is not acknowledged; 0 when all are."""
+        with self._lock:
+            return min(self._open, default=0)
 
     def forget_within(self, first: int, last: int) -> None:
         """`forget` all from `first` to `last`."""
@@ -83,12 +90,12 @@ class Unacknowledged:
             numbers = [number for number in self._open if first <= number <= last]
         self.forget(numbers)
 
-    def answer(self, give: Give, repeated: Collection[int] = ()) -> None:
+    def answer(self, give: Give, repeated: Collection[int] = (), *, in_order: bool = False) -> None:
         """Give an answer once all is acknowledged that was delivered since the last one, and all that is `repeated`.
 
-        Answers are given in the order of these calls.
+        One that is to be `in_order` is given after those of all calls before this one, the others when they can be.
         """
-        kept = _Kept(give)
+        kept = _Kept(give, in_order)
         with self._lock:
             if self._over:
                 give(False)
@@ -102,35 +109,48 @@ class Unacknowledged:
                     kept.missing += 1
             self._fresh = []
             self._answers.append(kept)
-            self._give_ready()
+            self._give_unless_in_order(kept)
+            self._give_first()
 
     def settle(self, push: Push, reply: Reply, give: Give, *, repeated: bool) -> None:
         """Give the reply to a push that listeners took, once what they took is acknowledged. On the dispatch thread.
 
-        `repeated` says that the push may hold messages of which an earlier answer was lost.
+        `repeated` says that the push may hold messages of which an earlier answer was lost. What ends a run, and what
+        is parked, the host can note only when it knows of everything before it; and with an empty push it asks whether
+        that has ended.
         """
         last_id = last_id_of(push)
+        in_order = reply.status != Status.OK or bool(reply.failures) or not push.batches
         for failure in reply.failures or ():
             self.forget_within(failure.id, failure.last)
         if push.again:
-            self.answer(give, {message.number for _, part in batches(push, -1) for message in part})
+            repeating: Collection[int] = {message.number for _, part in batches(push, -1) for message in part}
         elif reply.status == Status.FAILED:
             self.forget_within(reply.position + 1, last_id)
-            self.answer(give, range(push.after + 1, reply.position + 1))
+            repeating = range(push.after + 1, reply.position + 1)
         else:
-            self.answer(give, range(push.after + 1, last_id + 1) if repeated else ())
+            repeating = range(push.after + 1, last_id + 1) if repeated and reply.status == Status.OK else ()
+        self.answer(give, repeating, in_order=in_order)
 
     def end(self) -> None:
         """What is not acknowledged now never will be."""
         with self._lock:
             self._over = True
             self._open.clear()
-            while self._answers:
-                self._answers.popleft().give(False)
+            for kept in self._answers:
+                if not kept.given:
+                    kept.give(False)
+            self._answers.clear()
 
-    def _give_ready(self) -> None:
-        while self._answers and not self._answers[0].missing:
-            self._answers.popleft().give(True)
+    def _give_unless_in_order(self, kept: _Kept) -> None:
+        if not (kept.missing or kept.in_order or kept.given):
+            kept.given = True
+            kept.give(True)
+
+    def _give_first(self) -> None:
+        while self._answers and (self._answers[0].given or not self._answers[0].missing):
+            if not (kept := self._answers.popleft()).given:
+                kept.give(True)
 
 
 def by_hand(listener: Registered, deliver: Callable[[Message], ManualMessage]) -> Registered:

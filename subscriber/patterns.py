@@ -119,7 +119,10 @@ class Patterns:
                 request = msgspec.structs.replace(
                     whole.request, queue=queue.name, start=whole.request.start if start is None else start
                 )
-                part = Subscription(whole.name, request, whole.listeners, whole.where, manual=whole.manual)
+                part = Subscription(
+                    whole.name, request, whole.listeners, whole.where, manual=whole.manual,
+                    concurrency=whole.concurrency,
+                )  # fmt: skip
                 whole.parts[queue.name] = part
                 part.delivering = whole.delivering
                 self._seen[queue.name] = queue.generation

@@ -39,6 +39,11 @@ def last_id_of(push: Push) -> int:
     return max((header.last_id for _, header in headers_in(push.batches)), default=push.after)
 
 
+def messages_in(push: Push) -> int:
+    """How many messages it holds, wanted or not."""
+    return sum(header.count for _, header in headers_in(push.batches))
+
+
 def pieces(push: Push, after: int, *, whole: bool) -> Iterator[tuple[int, Iterator[Message] | list[Message]]]:
     """(last id covered, messages above `after`): per batch, or with `whole` all of the push together.
 

@@ -28,7 +28,7 @@ from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord, differing_options
 from delivery.metastore.request import Request, new_record, rebased
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.networks import as_address
+from delivery.networks import Networks, as_address
 from delivery.rpc.hello import is_alive
 from delivery.rpc.pinned import refused
 from subscriber.hosts import Hosts
@@ -245,4 +245,5 @@ class SubscriberZooKeeper:
         )
 
     def _answers(self, listener: ListenerRecord, queue: str) -> bool:
-        return is_alive(listener, queue, self._name)
+        networks = [host.networks for host in self._catalog.readable_hosts()[0]]
+        return is_alive(listener, queue, self._name, networks or [Networks()])

@@ -180,7 +180,7 @@ class Runtime:
             address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
         )
         attachment = Attachment(subscription, plan.record, listener)
-        if subscription.concurrency > 1:
+        if subscription.concurrency != 1:
             attachment.strands = self._dispatcher.strands(subscription.concurrency)
         subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered

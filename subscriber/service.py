@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.looking import Lookout
 from subscriber.manual import Unacknowledged
 from subscriber.outcomes import Outcome, Reject, Retry
-from subscriber.pushes import Push, Reply, batches, last_id_of, pieces
+from subscriber.pushes import Push, Reply, batches, last_id_of, messages_in, pieces
 from subscriber.subscription import Event
 
 log = logging.getLogger(__name__)
@@ -121,10 +122,13 @@ class ListenerService:
         """What its callbacks do, for who knows the token."""
         if not token or token != self._hello(queue, subscription):
             return []
-        found = await self.lookout.look()
-        if not self.attached[queue].subscription.delivering:
-            more = {"name": "", "partition": 0, "message": 0, "seconds": 0.0, "moving": False, "stack": ""}
-            found.append(self._idl.Running(queue=queue, held=True, **more))
+        attachment, found = self.attached[queue], await self.lookout.look()
+        none = {"name": "", "queue": queue, "seconds": 0.0, "moving": False, "stack": ""}
+        if not attachment.subscription.delivering:
+            found.append(self._idl.Running(partition=0, message=0, held=True, **none))
+        for partition, unacknowledged in tuple(attachment.unacknowledged.items()):
+            if oldest := unacknowledged.oldest():
+                found.append(self._idl.Running(partition=partition, message=oldest, held=False, **none))
         return found
 
     # -- on the dispatch thread, or those of the subscription
@@ -142,7 +146,7 @@ class ListenerService:
         while waiting and (attachment.subscription.delivering or self._is_over(attachment)):
             waiting.popleft()()
         if self._is_over(attachment):
-            for unacknowledged in attachment.unacknowledged.values():
+            for unacknowledged in tuple(attachment.unacknowledged.values()):
                 unacknowledged.end()
 
     def _is_over(self, attachment: Attachment) -> bool:
@@ -158,15 +162,20 @@ class ListenerService:
         else:
             if attachment.subscription.manual:
                 attachment.unacknowledged.setdefault(push.partition, Unacknowledged())
+            began = time.monotonic()
             try:
                 with self.lookout.at(push.queue, push.partition):
                     result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            if attachment.strands is not None and result.status == Status.OK:
+                attachment.strands.worked(messages_in(push), began)
             self.settled(attachment, push, result)
-            if attachment.subscription.manual and result.status in (Status.OK, Status.FAILED):
+            if attachment.subscription.manual:
                 unacknowledged = attachment.unacknowledged[push.partition]
                 unacknowledged.settle(push, result, partial(self._give, answer, result), repeated=inbox.repeats)
+                if self._is_over(attachment):  # that was noticed meanwhile
+                    unacknowledged.end()
                 return
         self.dispatcher.post(partial(answer.give, result))
 
@@ -276,7 +285,9 @@ class ListenerService:
         with self._counting:
             setattr(self.counters, field, getattr(self.counters, field) + 1)
 
-    def answer(self, status: Status, position: int, unhandled: Sequence[Unhandled] = ()) -> object:
+    def answer(
+        self, status: Status, position: int, unhandled: Sequence[Unhandled] = (), abreast: int | None = None
+    ) -> object:  # fmt: skip
         """A PushReply."""
         failures = [
             self._idl.Failure(
@@ -284,7 +295,9 @@ class ListenerService:
             )
             for one in unhandled
         ]
-        return self._idl.PushReply(status=int(status), position=position, failures=failures or None)
+        return self._idl.PushReply(
+            status=int(status), position=position, failures=failures or None, abreast=abreast
+        )  # fmt: skip
 
 
 def _described(error: BaseException) -> str:

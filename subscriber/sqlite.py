@@ -69,10 +69,14 @@ class SQLiteStore:
         """This thread's."""
         found: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if found is None:
-            found = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-            self._own.connection = found
-            self._opened.append(found)
+            found = self._own.connection = self.connect()
         return found
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection of the caller's own, which `close` closes."""
+        made = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        self._opened.append(made)
+        return made
 
 
 class SQLitePositions(SQLiteStore):
@@ -84,7 +88,11 @@ class SQLitePositions(SQLiteStore):
 
     def load(self, queue: str, partition: int) -> int:
         """See effects.PositionStore."""
-        row = self._connection().execute(
+        return self.load_by(self._connection(), queue, partition)
+
+    def load_by(self, connection: sqlite3.Connection, queue: str, partition: int) -> int:
+        """`load` by this connection."""
+        row = connection.execute(
             "SELECT position FROM hoot_positions WHERE (name, queue, partition) = (?, ?, ?)",
             (self._name, queue, partition),
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 from typing import Final
+
+from subscriber.staff import Staff
 
 Job = Callable[[], None]
 
@@ -17,21 +20,18 @@ _END: Final = object()
 class Strands:
     """Works jobs off in the order of their submission within a strand, and strands by turns. Jobs must not raise."""
 
-    def __init__(self, threads: int, on_idle: Callable[[], None]) -> None:
-        """`on_idle` is called by the last thread that ends."""
+    def __init__(self, threads: int, on_idle: Callable[[], None], staff: Staff | None = None) -> None:
+        """`on_idle` is called by the last thread that ends. `staff` says from then on how many there are to be."""
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Job]] = {}
         """By strand, what was submitted and has not begun; a strand is there as long as a job of it runs or waits."""
         self._ready: SimpleQueue[Hashable] = SimpleQueue()
         self._stopped = False
-        self._running = threads
-        self._on_idle = on_idle
-        self._threads = [
-            threading.Thread(target=self._work, name=f"subscriber-strand-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._on_idle, self._staff = on_idle, staff
+        self._wanted = 0
+        """Threads that are not to end before `stop`."""
+        self._threads: set[threading.Thread] = set()
+        self._resize(threads)
 
     @property
     def is_here(self) -> bool:
@@ -41,7 +41,23 @@ class Strands:
     @property
     def is_idle(self) -> bool:
         """Whether all threads have ended."""
-        return not self._running
+        return not self._threads
+
+    @property
+    def abreast(self) -> int:
+        """How many jobs run at the same time at most."""
+        return self._wanted
+
+    def worked(self, messages: int, began: float) -> None:
+        """A job has called for so many messages since `began`, by the monotonic clock: more threads may follow of it,
+        or fewer.
+        """
+        if self._staff is None:
+            return
+        with self._lock:
+            self._staff.worked(messages, began, time.monotonic(), len(self._waiting))
+            if not self._stopped:
+                self._resize(self._staff.size)
 
     def submit(self, strand: Hashable, job: Job) -> None:
         """Have `job` called after all of its strand that was submitted before. Any thread may submit."""
@@ -70,8 +86,8 @@ class Strands:
             job()
             self._worked(strand)
         with self._lock:
-            self._running -= 1
-            last = not self._running
+            self._threads.discard(threading.current_thread())
+            last = not self._threads
         if last:
             self._on_idle()
 
@@ -87,5 +103,15 @@ class Strands:
             self._end_threads()
 
     def _end_threads(self) -> None:
-        for _ in self._threads:
+        with self._lock:
+            self._resize(0)
+
+    def _resize(self, threads: int) -> None:
+        """Begin threads, or have some end at their turn."""
+        for _ in range(threads, self._wanted):
             self._ready.put(_END)
+        for _ in range(self._wanted, threads):
+            thread = threading.Thread(target=self._work, name="subscriber-strand", daemon=True)
+            self._threads.add(thread)
+            thread.start()
+        self._wanted = threads

@@ -19,7 +19,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
 from subscriber.declaration import Declaration
-from subscriber.listeners import Form, Where
+from subscriber.listeners import Concurrency, Form, Where
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
@@ -56,7 +56,7 @@ class Subscriber(Declaration):
         start: Start | Mapping[int, Start] = "latest", *,
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
         retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach", manual: bool = False,
-        bound: int | None = None, flow: FlowGiven = KEEP, concurrency: int = 1,
+        bound: int | None = None, flow: FlowGiven = KEEP, concurrency: Concurrency = 1,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -79,7 +79,8 @@ class Subscriber(Declaration):
 
         `flow` limits how fast messages come (docs/flow.md): a Flow, or a mapping of those of its fields that are to
         change. With `concurrency` above 1 so many callbacks of this subscription run at the same time: each partition,
-        or with `RetryPolicy(order="key")` each key, still one message after another.
+        or with `RetryPolicy(order="key")` each key, still one message after another. With "auto" as many as get more
+        done that way.
 
         The subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
         `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place

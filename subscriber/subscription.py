@@ -9,7 +9,7 @@ import msgspec
 
 from delivery.errors import HootError, InvalidRequest
 from delivery.metastore.request import Request
-from subscriber.listeners import LISTENERS_MAX, Form, Registered, Where, check_listener
+from subscriber.listeners import LISTENERS_MAX, Concurrency, Form, Registered, Where, check_listener
 
 State = Literal["new", "attached", "suspended", "taken_over", "deleted", "stopped"]
 """`new`: the subscriber was not started. `attached`: registered, messages come. `suspended`: ZooKeeper cannot be
@@ -56,7 +56,7 @@ class Subscription:
 
     def __init__(
         self, name: str, request: Request, listeners: tuple[Registered, ...], where: Where | None = None, *,
-        manual: bool = False, concurrency: int = 1,
+        manual: bool = False, concurrency: Concurrency = 1,
     ) -> None:  # fmt: skip
         self.name = name
         """The subscriber's: under it the durable state is kept in the queue."""

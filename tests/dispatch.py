@@ -111,6 +111,7 @@ class Reply(msgspec.Struct):
     status: int
     position: int
     failures: list[Refusal] | None = None
+    abreast: int | None = None
 
 
 class ScriptedListener:

@@ -115,10 +115,14 @@ class Topics:
 
     def call(self, method: str, path: str = "", body: bytes | None = None, **headers: str) -> Answer:
         """A request below the namespace's topics; `content_type` is the header Content-Type."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self._connection.request(method, self.base + path, body, named)
+        self.ask(method, path, body, **headers)
         with self._connection.getresponse() as response:
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> None:
+        """Send a request, as `call` does, whose answer nobody takes."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._connection.request(method, self.base + path, body, named)
 
     def create(self, topic: str, properties: bytes = b"{}") -> Answer:
         return self.call("PUT", f"/{topic}", properties)

@@ -19,6 +19,7 @@ import trio
 
 from delivery.errors import HootError, InvalidRequest
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.networks import Networks
 from delivery.rpc.hello import is_alive
 
 log = logging.getLogger(__name__)
@@ -68,8 +69,9 @@ class _Lease(msgspec.Struct, frozen=True):
 class Leases:
     """The listeners that this host holds. For the trio thread; `run` ends their leases."""
 
-    def __init__(self, listeners: Listeners, member: Member) -> None:
-        self._listeners, self._member = listeners, member
+    def __init__(self, listeners: Listeners, member: Member, networks: Networks) -> None:
+        """`networks` are those in which listeners are asked whether they live."""
+        self._listeners, self._member, self._networks = listeners, member, networks
         self._leases: dict[Place, _Lease] = {}
         self._locks: dict[Place, trio.Lock] = {}
         self._changed = trio.Event()
@@ -134,7 +136,7 @@ class Leases:
             return
         if record.protocol == "plain" and (found is None or not _same(found, record)):
             self._check_order(*place)
-        free = found is not None and (force or _same(found, record) or not is_alive(found, *place))
+        free = found is not None and (force or _same(found, record) or not is_alive(found, *place, [self._networks]))
         self._listeners.attach(*place, record, replace=found if free else None)
 
     def _check_order(self, queue: str, name: str) -> None:

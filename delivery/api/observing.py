@@ -184,4 +184,5 @@ def _answered(seen: Observation, told: Answer) -> Observation:
     if any(one.held for one in told):
         return msgspec.structs.replace(seen, paused_ms=seen.out_since_ms, paused_by="its subscriber")
     own = [one for one in told if one.partition == seen.partition]  # with one thread, another's callback holds it up
-    return msgspec.structs.replace(seen, callback=next(iter(own or told), None))
+    longest = max(own or told, key=lambda one: (not one.moving, one.seconds), default=None)
+    return msgspec.structs.replace(seen, callback=longest)

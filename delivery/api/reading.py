@@ -8,13 +8,17 @@ from typing import Any, Final
 
 import trio
 
+from delivery.api.committed import Committed
+from delivery.api.rest.ledgers import Ledgers
 from delivery.batch import Header, select, without_asides
 from delivery.batch.layout import BATCH_BYTES_MAX
+from delivery.batch.select import Wanted
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.errors import InvalidRequest
 from delivery.filters import TOPICS_MAX, Filter, filter_of
 from delivery.ids import ID_MAX
+from delivery.messaging.transactions import read_snapshot
 from delivery.model import check_name
 from delivery.rpc.protocol import load_idl
 from delivery.storage.base import Chunk
@@ -23,6 +27,8 @@ WAIT_MS_MAX: Final = 30_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one read gives at most, unless a single batch is larger."""
 LOCATED_MAX: Final = 1000
+STOPPED_SECONDS: Final = 0.05
+"""How long a read that waits, and that a transaction in progress stops, waits: then a later view may see its end."""
 
 
 class Reading:
@@ -30,6 +36,7 @@ class Reading:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
+        self._ledgers = Ledgers()
         self._idl = load_idl("delivery")
 
     async def read(self, request: Any) -> Any:
@@ -40,11 +47,20 @@ class Reading:
         wait_seconds = min(max(request.waitMs or 0, 0), WAIT_MS_MAX) / 1000
         wanted = asked_filter(request.topics or (), request.filter)
         bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)
+        snapshot = None if request.transaction is None else read_snapshot(request.transaction)
         owned = await self._acquire(request.queue, request.partition)
         deadline = trio.current_time() + wait_seconds
         data = b""
         while not data and after < until:
-            position, data = await _read_once(owned, after, until, bytes_max, wanted)
+            seen: Wanted | None = wanted
+            if snapshot is not None:
+                seen = Committed(snapshot, await self._ledgers.caught_up(owned), after, wanted)
+            position, data = await _read_once(owned, after, until, bytes_max, seen)
+            if isinstance(seen, Committed) and seen.stopped_at is not None:
+                after = max(after, seen.stopped_at - 1)
+                if not data:
+                    await trio.sleep_until(min(deadline, trio.current_time() + STOPPED_SECONDS))
+                break
             if position == after and not await _more(owned, after, deadline):
                 break
             after = max(after, position)
@@ -88,7 +104,7 @@ def check_number(partition: int | None) -> int:
 
 
 async def _read_once(
-    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Filter | None
+    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Wanted | None
 ) -> tuple[int, bytes]:
     """(everything up to here was looked at, the batches wanted of it)."""
     complete = owned.watermark
@@ -100,7 +116,7 @@ async def _read_once(
     return position, _filtered(chunk, headers, wanted)
 
 
-def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Filter | None) -> bytes:
+def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Wanted | None) -> bytes:
     if wanted is None:
         data = chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
         return without_asides(data, headers)[0]

@@ -15,11 +15,14 @@ import trio
 from delivery.api.leases import Leases, Member, Place
 from delivery.client.admin import Admin
 from delivery.client.calls import Calls
+from delivery.client.filtering import change
 from delivery.client.hosts import Owners
 from delivery.errors import InvalidRequest
+from delivery.filters import KEEP
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.flow import Flow
 from delivery.metastore.policy import RetryPolicy
-from delivery.metastore.records import ListenerRecord
+from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.request import Request, check_request
 from delivery.model import check_name
 from delivery.networks import Networks
@@ -33,16 +36,13 @@ TOKEN_MIN: Final = 16
 TEXT_MAX: Final = 255
 """Characters of an address or a token."""
 
-_RETRY_FIELDS: Final = {
-    name: re.sub("_(.)", lambda found: found[1].upper(), name) for name in RetryPolicy.__struct_fields__
-}
 _THREADS: Final = 8
 _Kind = Literal["packed", "plain"]
 T = TypeVar("T")
 
 
 class SubscribingCalls:
-    """Creating, deleting, attaching, detaching. `run` owns the leases and the connections to other hosts."""
+    """Subscriptions and who is attached. `run` owns the leases and the connections to other hosts."""
 
     def __init__(self, catalog: Catalog, member: Member, networks: Networks) -> None:
         """`networks` are those of listeners."""
@@ -50,7 +50,7 @@ class SubscribingCalls:
         self._pool = Pool()
         owners = Owners(catalog)
         self._admin = Admin(catalog, owners, Calls(owners, self._pool))
-        self.leases = Leases(catalog, member)
+        self.leases = Leases(catalog, member, networks)
         self._limiter = trio.CapacityLimiter(_THREADS)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -64,6 +64,20 @@ class SubscribingCalls:
         """See createSubscription in the IDL."""
         place, request = _place(queue, name), _request(queue, options)
         await self._hop(partial(self._admin.create_subscription, place[1], request))
+
+    async def update(self, queue: str, name: str, changes: Any) -> None:
+        """See updateSubscription in the IDL."""
+        place, wanted = _place(queue, name), _changes(changes)
+        await self._hop(partial(self._admin.update_subscription, *place, wanted, dry_run=False))
+
+    async def pause(self, queue: str, name: str, for_ms: int | None) -> None:
+        """See pauseSubscription in the IDL."""
+        seconds = for_ms / 1000 if for_ms else None
+        await self._hop(partial(self._admin.pausing.pause, *_place(queue, name), None, seconds))
+
+    async def resume(self, queue: str, name: str) -> None:
+        """See resumeSubscription in the IDL."""
+        await self._hop(partial(self._admin.pausing.resume, *_place(queue, name)))
 
     async def delete(self, queue: str, name: str) -> None:
         """See deleteSubscription in the IDL."""
@@ -98,16 +112,27 @@ def _request(queue: str, options: Any) -> Request:
     if options.start and options.starts:
         raise InvalidRequest("give one start, or starts by partition, and not both")
     start = options.starts or options.start or "latest"
-    retry = _retry(options.retryPolicy)
     return check_request(
-        queue, options.partitions or None, options.topics or None, start, retry=retry, bound=options.bound,
-        kind=options.kind or None,
+        queue, options.partitions or None, options.topics or None, start, options.filter or None,
+        retry=_given(options.retryPolicy, RetryPolicy), bound=options.bound, kind=options.kind or None,
+        flow=_given(options.flow, Flow),
     )  # fmt: skip
 
 
-def _retry(given: Any) -> dict[str, object]:
-    """The fields of a RetryPolicy that are given, by their names in Python."""
-    fields = {name: getattr(given, camel, None) for name, camel in _RETRY_FIELDS.items()}
+def _changes(given: Any) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
+    if given is None:
+        raise InvalidRequest("the call names nothing that is to change")
+    return change(
+        KEEP if given.topics is None else given.topics or None, KEEP if given.filter is None else given.filter or None,
+        _given(given.retryPolicy, RetryPolicy), given.bound, _given(given.flow, Flow),
+        given.kind or None,
+    )  # fmt: skip
+
+
+def _given(given: Any, kind: type[RetryPolicy | Flow]) -> dict[str, Any]:
+    """The fields of a struct of the IDL that are given, by their names in Python."""
+    camel = {name: re.sub("_(.)", lambda found: found[1].upper(), name) for name in kind.__struct_fields__}
+    fields = {name: getattr(given, other, None) for name, other in camel.items()}
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -18,6 +18,7 @@ from delivery.api.plain import PlainCalls
 from delivery.api.reading import Reading, check_number
 from delivery.api.subscribing import SubscribingCalls
 from delivery.cluster.queues import QueueTable
+from delivery.config import HostConfig
 from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.metastore.live import LiveHosts
 from delivery.metastore.managers.records import OwnerInfo
@@ -27,6 +28,7 @@ from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
+from delivery.rpc.server import ServerLimits
 
 
 class Owners(Protocol):
@@ -151,6 +153,15 @@ class ThriftApi:
     async def _call_createSubscription(self, args: Any) -> None:  # noqa: N802
         await self._subscribing.create(args.queue, args.name, args.options)
 
+    async def _call_updateSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.update(args.queue, args.name, args.changes)
+
+    async def _call_pauseSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.pause(args.queue, args.name, args.forMs)
+
+    async def _call_resumeSubscription(self, args: Any) -> None:  # noqa: N802
+        await self._subscribing.resume(args.queue, args.name)
+
     async def _call_deleteSubscription(self, args: Any) -> None:  # noqa: N802
         await self._subscribing.delete(args.queue, args.name)
 
@@ -172,3 +183,12 @@ class ThriftApi:
             host = live.owner(owners.get(partition)) or random.choice(live.able)
             places.append(self._idl.QueueLocation(partition=partition, host=host.address, port=host.port))
         return places
+
+
+def limits_of(config: HostConfig) -> ServerLimits:
+    """What a host lets its callers do."""
+    return ServerLimits(
+        frame_bytes_max=config.frame_bytes_max, connections_max=config.connections_max,
+        pipeline_max=config.calls_in_flight_max, frame_seconds=config.frame_seconds,
+        idle_seconds=config.idle_seconds, write_seconds=config.frame_seconds,
+    )  # fmt: skip

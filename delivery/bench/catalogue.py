@@ -18,6 +18,7 @@ from delivery.bench.options import (
     MEMBERS,
     MESSAGES,
     ON_DISK,
+    PER_REQUEST,
     QUIET,
     RUNS,
     SIZE,
@@ -25,6 +26,7 @@ from delivery.bench.options import (
     STORM,
     ZOOKEEPER,
     Options,
+    connections,
     partitions,
     rate,
     subscriptions,
@@ -60,6 +62,10 @@ def _by_deliveries(given: Given) -> int:
     return max(20_000, _by_size(given) * 8 // max(8, int(given["subscriptions"])))
 
 
+def _by_requests(given: Given) -> int:
+    return 20_000 * min(50, int(given["per_request"]))
+
+
 def _ten_seconds(given: Given) -> int:
     return int(given["rate"] * 10)
 
@@ -67,6 +73,7 @@ def _ten_seconds(given: Given) -> int:
 _LOAD = SIZE | MESSAGES
 _OWN = DURABILITY | ENGINE | RUNS
 _COMMON = _LOAD | ZOOKEEPER | _OWN
+_HTTP = _LOAD | ZOOKEEPER | ENGINE | RUNS
 _ONE = {"partitions": partitions(1)}
 
 CASES: Final = (
@@ -114,6 +121,20 @@ CASES: Final = (
     Case(
         "idle", "What attached subscriptions to which nothing comes cost a host: memory, and processor time.",
         "idle", SIZE | _OWN | QUIET | {"subscriptions": subscriptions(10_000, 100_000)}, lambda _: 1,
+    ),
+    Case(
+        "http-publish", "Requests to a topic over HTTP, on each connection as soon as the one before is answered.",
+        "http", _HTTP | PER_REQUEST | {"connections": connections(32)}, _by_requests,
+    ),
+    Case(
+        "http-poll",
+        "A backlog of a topic in one poll, which is the rate; then, at a steady rate, from the moment a message was due"
+        " to the poll that waited for it.",
+        "http", _HTTP | {"rate": rate(500)}, _by_size,
+    ),
+    Case(
+        "http-wait", "What polls that wait cost a host: memory.",
+        "http", SIZE | ENGINE | RUNS | {"connections": connections(2000)}, lambda _: 1,
     ),
     Case(
         "floor", "The limit: the same batches decoded and the callback called in one process, no network, no disk.",

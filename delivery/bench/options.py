@@ -57,6 +57,11 @@ def subscriptions(default: int, most: int) -> Option:
     return _count(default, most, "How many subscriptions.")
 
 
+def connections(default: int) -> Option:
+    """How many there are to a host's HTTP port."""
+    return _count(default, 10_000, "How many connections over HTTP.")
+
+
 RUNS: Final[Options] = {
     "runs": _count(1, 100, "Repeat, and print the medians at the end."),
     "json": Option(bool, typer.Option(False, "--json", help="One JSON line per result.")),
@@ -120,6 +125,7 @@ STORM: Final[Options] = {
 SLOW: Final[Options] = {
     "slow": Option(float, typer.Option(0.1, min=0, max=60, help="Seconds that the slow one takes for a message."))
 }
+PER_REQUEST: Final[Options] = {"per_request": _count(1, 100_000, "Messages in a request.")}
 QUIET: Final[Options] = {
     "quiet": Option(float, typer.Option(30.0, min=1, max=3600, help="Seconds over which processor time is counted."))
 }

@@ -47,16 +47,21 @@ class Result(msgspec.Struct, kw_only=True):
     """`slow-neighbour` only: without the neighbour."""
     ratio_to_alone: float | None = None
     """The p99 with the neighbour, divided by that."""
+    requests_per_second: float | None = None
+    """`http-publish` only."""
+    connections: int | None = None
+    """Over HTTP."""
     subscriptions: int | None = None
     processor_percent: float | None = None
     """`idle` only: of one processor, by the host."""
     alone_mib: int | None = None
-    """Resident memory of the hosts before the neighbour, or the idle subscriptions, came."""
+    """Resident memory of the hosts before the neighbour, the idle subscriptions or the polls that wait came."""
     host_mib: int | None = None
     """And with them, at most."""
 
 
 _TOLD: Final = (
+    ("requests_per_second", "{:,.0f} requests/s"),
     ("p50_ms", "p50 {} ms"), ("p99_ms", "p99 {} ms"), ("p999_ms", "p99.9 {} ms"),
     ("alone_p99_ms", "p99 alone {} ms"), ("ratio_to_alone", "{} times that"),
     ("joined_pause_ms", "pause {} ms when a member came"), ("left_pause_ms", "{} ms when it went"),
@@ -69,7 +74,7 @@ _TOLD: Final = (
 
 _OVER: Final = (
     ("partitions", "{:,} partition{s}"), ("processes", "{:,} process{es}"), ("members", "{:,} member{s}"),
-    ("subscriptions", "{:,} subscription{s}"),
+    ("subscriptions", "{:,} subscription{s}"), ("connections", "{:,} connection{s}"),
 )  # fmt: skip
 
 _FIGURES: Final = (

@@ -51,6 +51,8 @@ class Setup(Plan, kw_only=True):
     pause: float = 0.1
     slow: float = 0.1
     quiet: float = 30.0
+    per_request: int = 1
+    connections: int = 1
 
 
 def rated(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:

@@ -46,6 +46,7 @@ def update(
     no_filter: NoFilter = False,
     retry: retrying.Retry = None,
     bound: options.Bound = None,
+    kind: options.Kind = None,
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
     window_messages: flowing.WindowMessages = None,
@@ -57,11 +58,12 @@ def update(
     """Change what a subscription takes, how fast, and what becomes of messages that are not handled.
 
     What is not named stays. A running delivery follows at once; its subscriber hears of another order or
-    timeout_seconds within half a minute. With --json: {queue, subscription, updated, topics, filter, retry, bound,
-    flow}.
+    timeout_seconds within half a minute. The kind can be changed while nobody is attached. With --json: {queue,
+    subscription, updated, topics, filter, retry, bound, flow, kind}.
     """
     from delivery.client import connect
     from delivery.filters import KEEP
+    from delivery.metastore.groups import check_kind
 
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
@@ -71,21 +73,22 @@ def update(
         window_bytes=window_bytes,
     )  # fmt: skip
     filters = topics or all_topics or filter is not None or no_filter
-    if not filters and not changes and not flow and bound is None:
+    if not filters and not changes and not flow and bound is None and kind is None:
         raise typer.BadParameter(
-            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound or a limit"
+            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound, --kind or a limit"
         )
     new_topics = None if all_topics else topics or KEEP
     new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
         now = client.update_subscription(
-            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, flow=flow, dry_run=dry_run
-        )
+            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, flow=flow,
+            kind=None if kind is None else check_kind(kind), dry_run=dry_run,
+        )  # fmt: skip
     if as_json:
         show_json({"queue": queue, "subscription": name, "updated": not dry_run, **_preferences(now)})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}; {retrying.described(now.retry)}"
-    says += f"; flow {flowing.described(now.flow)}"
+    says += f"; flow {flowing.described(now.flow)}; {now.kind}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
 
 
@@ -116,13 +119,19 @@ def explain(
         _print(one)
 
 
+def rule(filter_: str | None) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """The JSON form of a filter as it is kept."""
+    return None if filter_ is None else msgspec.json.decode(filter_)
+
+
 def _preferences(now: SubscriptionRecord) -> dict[str, Any]:
     return {
         "topics": list(now.topics),
-        "filter": None if now.filter is None else msgspec.json.decode(now.filter),
+        "filter": rule(now.filter),
         "retry": msgspec.structs.asdict(now.retry),
         "bound": now.bound,
         "flow": msgspec.structs.asdict(now.flow),
+        "kind": now.kind,
     }
 
 
@@ -133,7 +142,7 @@ def _fields(found: Explained) -> dict[str, Any]:
         "taken": found.refused_by is None,
         "refused_by": found.refused_by,
         "acknowledged": found.acknowledged,
-        "rules": [msgspec.to_builtins(rule) for rule in found.rules],
+        "rules": [msgspec.to_builtins(one) for one in found.rules],
     }
 
 
@@ -142,8 +151,8 @@ def _print(found: Explained) -> None:
     outcome = "taken" if found.refused_by is None else f"refused: {_REASONS[found.refused_by]}"
     past = "; the subscription is past it" if found.acknowledged else ""
     print(f"message {message.id} in partition {message.partition}: {outcome}{past}")
-    for rule in found.rules:
-        _print_part(rule, 1)
+    for one in found.rules:
+        _print_part(one, 1)
 
 
 def _print_part(part: Part, level: int) -> None:

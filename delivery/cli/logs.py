@@ -45,6 +45,3 @@ def set_up(level: Level, *, as_json: bool) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    if level != "debug":
-        # Hypercorn says where it runs, which `hoot serve` has said already.
-        logging.getLogger("hypercorn").setLevel(logging.WARNING)

@@ -16,10 +16,10 @@ def member_lines(found: SubscriptionInfo) -> list[str]:
     if not found.members:
         return [f"no member is attached: whoever subscribes as {found.subscription} is one"]
     columns = [Column("member"), Column("listener"), Column("partitions")]
-    return table_lines(columns, [[one.member, one.listener or "gone", _what(one)] for one in found.members])
+    return table_lines(columns, [[one.member, one.listener or "gone", what(one)] for one in found.members])
 
 
-def _what(one: Member) -> str:
+def what(one: Member) -> str:
     """What a member gets: partitions, or its part of each, such as `0: 33 %, 1: 34 %`."""
     if not one.shares:
         return ranges(one.partitions)

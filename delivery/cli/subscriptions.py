@@ -3,7 +3,8 @@
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, bound,
 listener, members, retry, replay, pause, flow, lag, lag_seconds, parked, verdict}` with the filter as a rule, null
 without one, and the listener as `host:port`, null when none is attached, or those who are are members: `{member,
-listener, partitions}`, where the listener is null for one that is gone; `retry` has the fields of a RetryPolicy,
+listener, partitions, shares}`, where the listener is null for one that is gone, and `shares` has its part of
+the keys of each partition that members share; `retry` has the fields of a RetryPolicy,
 `replay` is `{of, finished}`, null for what is none, `pause` is `{since, until}`, null when it is not paused, and `flow`
 has the fields of a Flow, 0 for no limit. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is
 not acknowledged, and `parked` counts those that neither of them means; `verdict` is that of the worst partition,
@@ -23,7 +24,7 @@ import typer
 from delivery.cli import flowing, options, retrying
 from delivery.cli.checking import Check, check
 from delivery.cli.confirming import confirm
-from delivery.cli.filtering import explain, update
+from delivery.cli.filtering import explain, rule, update
 from delivery.cli.output import json_line, moment, show_json, show_lines, tell
 from delivery.cli.parked import parked, release
 from delivery.cli.pausing import pause, resume
@@ -56,6 +57,7 @@ def create(
     *,
     partitions: options.Partitions = None,
     topics: options.Topics = None,
+    filter: options.Filter = None,
     start: Annotated[
         str, typer.Option("--from", metavar="PLACE", help=options.START_HELP + options.PLACE_HELP)
     ] = "latest",
@@ -71,8 +73,8 @@ def create(
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, kind, starts, retry}, where starts are the ids
-    behind which the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, filter, kind, starts, retry}, where starts are
+    the ids behind which the partitions begin.
     """
     from delivery.client import connect
     from delivery.metastore.groups import check_kind
@@ -84,13 +86,14 @@ def create(
     )  # fmt: skip
     with connect(zookeeper) as client:
         record = client.create_subscription(
-            queue, name, partitions=chosen, topics=topics or None, start=first, retry=retrying.asked(retry),
-            kind=check_kind(kind or "exclusive"), bound=bound or 0, flow=flow,
+            queue, name, partitions=chosen, topics=topics or None, filter=filter, start=first,
+            retry=retrying.asked(retry), kind=check_kind(kind or "exclusive"), bound=bound or 0, flow=flow,
         )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
-            "all_partitions": record.all_partitions, "topics": list(record.topics), "kind": record.kind,
+            "all_partitions": record.all_partitions, "topics": list(record.topics), "filter": rule(record.filter),
+            "kind": record.kind,
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
             "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip

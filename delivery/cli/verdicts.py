@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from delivery.cli import flowing, pausing
+from delivery.cli.filtering import rule
 from delivery.cli.members import member_lines
 from delivery.cli.output import NOTHING, Column, age, field_lines, moment, number, size, span, table_lines
 from delivery.cli.retrying import described
@@ -128,7 +129,7 @@ def summary_fields(found: SubscriptionInfo) -> dict[str, Any]:
         "created": moment(found.created_ms),
         "all_partitions": found.all_partitions,
         "topics": list(found.topics),
-        "filter": None if found.filter is None else msgspec.json.decode(found.filter),
+        "filter": rule(found.filter),
         "kind": found.kind,
         "bound": found.bound,
         "listener": found.listener,

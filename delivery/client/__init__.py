@@ -29,6 +29,7 @@ from delivery.client.queue import PartitionBounds, Queue
 from delivery.client.receipts import PublishedMessage, Receipt
 from delivery.client.replays import Stretch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
+from delivery.client.transactions import Participant, Transaction
 from delivery.dispatch.observation import Callback, Observation
 from delivery.dispatch.verdict import Limits, Verdict
 from delivery.ids import Start
@@ -45,6 +46,7 @@ __all__ = [
     "NewMessage",
     "Observation",
     "OwnedBy",
+    "Participant",
     "PartitionBounds",
     "PartitionScanner",
     "Placement",
@@ -60,6 +62,7 @@ __all__ = [
     "Stretch",
     "SubscribedPartition",
     "SubscriptionInfo",
+    "Transaction",
     "Verdict",
     "connect",
 ]

@@ -18,7 +18,14 @@ from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
 from delivery.client.snapshots import Snapshots
 from delivery.dispatch.verdict import Limits
-from delivery.errors import HootError, InvalidRequest, SubscriptionExists, UnknownQueue, UnknownSubscription
+from delivery.errors import (
+    HootError,
+    InvalidRequest,
+    SubscriptionBusy,
+    SubscriptionExists,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from delivery.ids import MessageId, Start
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
@@ -148,9 +155,16 @@ class Admin:
         self, queue: str, name: str, wanted: Callable[[SubscriptionRecord], SubscriptionRecord], *, dry_run: bool
     ) -> SubscriptionRecord:
         """See Client.update_subscription."""
+
+        def change(found: SubscriptionRecord) -> SubscriptionRecord:
+            changed = wanted(found)
+            if changed.kind != found.kind:  # what is written by this look is refused if anybody attaches meanwhile
+                self._check_nobody_attached(found)
+            return changed
+
         if dry_run:
-            return wanted(self._subscription(queue, name))
-        return self._catalog.change_subscription(queue, name, wanted)
+            return change(self._subscription(queue, name))
+        return self._catalog.change_subscription(queue, name, change)
 
     def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
         """See Client.explain."""
@@ -175,6 +189,14 @@ class Admin:
     ) -> list[Move]:
         """See Client.seek."""
         return self._positions.seek(self._subscription(queue, name), to, partitions, force=force, dry_run=dry_run)
+
+    def _check_nobody_attached(self, record: SubscriptionRecord) -> None:
+        for one in self._catalog.members(record.queue, record.name):
+            raise SubscriptionBusy(
+                f"subscription {record.name!r} of queue {record.queue!r} is {record.kind}, and its kind can be changed"
+                f" only while nobody is attached: stop the subscriber at {one.host_port}, and all others, first",
+                address=one.host_port,
+            )
 
     def _last_id(self, queue: str, partition: int) -> int:
         return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)

@@ -26,6 +26,7 @@ import trio
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
+from delivery.client.aio_transactions import AsyncTransaction
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.looking import SubscriptionInfo
@@ -37,9 +38,12 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
+from delivery.transactions.asks import Standing
+from delivery.transactions.limits import TIMEOUT_MS
 
 __all__ = [
-    "AsyncClient", "AsyncDeadLetterQueue", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner", "connect",
+    "AsyncClient", "AsyncDeadLetterQueue", "AsyncPublisher", "AsyncQueue", "AsyncReceipt", "AsyncScanner",
+    "AsyncTransaction", "connect",
 ]  # fmt: skip
 
 
@@ -185,6 +189,14 @@ class AsyncClient:
     async def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
         """See Client.release."""
         return await hop(self._client.release, queue, subscription, keys)
+
+    async def transaction(self, timeout: float = TIMEOUT_MS / 1000) -> AsyncTransaction:
+        """See Client.transaction."""
+        return AsyncTransaction(await hop(self._client.transaction, timeout))
+
+    async def transaction_state(self, pointer: int) -> Standing:
+        """See Manager.standing."""
+        return await hop(lambda: self._client.transactions.standing(pointer))
 
     async def dead_letters(self, queue: str, subscription: str) -> AsyncDeadLetterQueue:
         """See Client.dead_letters."""

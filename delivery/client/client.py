@@ -10,9 +10,11 @@ from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.deadletters import DeadLetterQueue
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
+from delivery.client.managing import Manager, Managers
 from delivery.client.placement import Placement
 from delivery.client.queue import Queue
 from delivery.client.subscribing import SubscriptionsFace
+from delivery.client.transactions import Transaction
 from delivery.errors import Closed, UnknownQueue
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.policy import dead_letter_queue
@@ -20,6 +22,8 @@ from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from delivery.rpc.pool import Pool
+from delivery.transactions.asks import check_timeout
+from delivery.transactions.limits import TIMEOUT_MS
 
 
 def connect(zookeeper: str = "127.0.0.1:2181", *, session_timeout: float = 10.0, deadline: float = 5.0) -> Client:
@@ -50,6 +54,7 @@ class Client(SubscriptionsFace):
         self._calls = calls or Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
+        self._manager = Manager(Calls(Managers(self._catalog), self._pool))
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self._closed = False
@@ -125,6 +130,21 @@ class Client(SubscriptionsFace):
         self._open()
         return self._placement
 
+    def transaction(self, timeout: float = TIMEOUT_MS / 1000) -> Transaction:
+        """Begin a transaction, a context manager (docs/transactions.md); invalid after `timeout` seconds (up to 600).
+
+        Raises InvalidRequest, Throttled, NoHost, HostUnreachable, MetadataUnavailable.
+        """
+        self._open()
+        begun = self._manager.begin(check_timeout(round(timeout * 1000)).timeout_ms)
+        return Transaction(begun, self._manager, self._calls, self.queue, timeout)
+
+    @property
+    def transactions(self) -> Manager:
+        """How transactions stand, what one sees now, and pruning. Raises Closed."""
+        self._open()
+        return self._manager
+
     def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
         """The messages that a subscription gave up, also after it was deleted.
 
@@ -161,4 +181,5 @@ class Client(SubscriptionsFace):
         return made
 
     def _make_queue(self, record: QueueRecord) -> Queue:
-        return Queue(record, self._owners, self._calls, lambda: self._admin.queue_record(record.name))
+        look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does
+        return Queue(record, self._owners, self._calls, look, self._manager.view)

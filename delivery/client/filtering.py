@@ -16,6 +16,8 @@ from delivery.filters.filter import rules_of
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
+from delivery.metastore.groups import check_kind
+from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
@@ -38,11 +40,12 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven
+    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven, kind: str | None
 ) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
     wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
     check_bound(bound)
+    wanted_kind = None if kind is None else check_kind(kind)
     return lambda record: msgspec.structs.replace(
         record,
         topics=kept(wanted_topics, record.topics),
@@ -50,6 +53,8 @@ def change(
         retry=changed_policy(record.retry, wanted_retry, record.queue, record.name),
         bound=record.bound if bound is None else bound,
         flow=changed_flow(flow, record.flow),
+        kind=wanted_kind or record.kind,
+        holders=record.holders if wanted_kind in (None, record.kind) else {},
     )
 
 
@@ -72,9 +77,7 @@ class Filtering:
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
             )
-        return [
-            explained(record, one, states[one.partition].position if one.partition in states else 0) for one in found
-        ]
+        return [explained(record, one, _reached(states.get(one.partition), one)) for one in found]
 
     def _read(self, queue: str, partition: int, number: int) -> Message | None:
         request = load_idl("delivery").ReadRequest(
@@ -85,6 +88,10 @@ class Filtering:
             for message in open_batch(data[at : at + header.length], header).messages(queue, number - 1):
                 return message if message.number == number else None
         return None
+
+
+def _reached(state: SubscriptionState | None, message: Message) -> int:
+    return 0 if state is None else state.reached(message.key, message.number)
 
 
 def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -17,8 +17,8 @@ from delivery.client.machine import Target
 from delivery.client.outgoing import Bytes, NewMessage, Outgoing
 from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
-from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scope
-from delivery.errors import Closed
+from delivery.client.scanners import CombinedPartitionScanner, Isolation, PartitionScanner, QueueScanner, Scope, View
+from delivery.errors import Closed, InvalidRequest
 from delivery.ids import MessageId, Start
 from delivery.metastore.records import QueueRecord
 from delivery.model import QueueSettings, check_partition
@@ -42,8 +42,12 @@ class Queue:
 
     _publisher_kind: type[Publisher] = Publisher
 
-    def __init__(self, record: QueueRecord, owners: Owners, calls: Calls, look: Callable[[], QueueRecord]) -> None:
-        self._record, self._owners, self._calls = record, owners, calls
+    def __init__(
+        self, record: QueueRecord, owners: Owners, calls: Calls, look: Callable[[], QueueRecord],
+        view: View | None = None,
+    ) -> None:  # fmt: skip
+        """`look` gives the record as it is now, `view` what of transactions is committed."""
+        self._record, self._owners, self._calls, self._view = record, owners, calls, view
         settings = record.settings
         self._outgoing = Outgoing(
             record.name, settings.partitions, settings.body_bytes_max, lambda: look().settings.body_bytes_max
@@ -129,19 +133,29 @@ class Queue:
 
     def scanner(self, **options: Any) -> QueueScanner:  # noqa: ANN401 - the fields of Scope
         """A scanner over all partitions, merged by id. Options: see `scanners.Scope`."""
-        return QueueScanner(self._calls, self.name, self.partitions, Scope(**options))
+        return QueueScanner(self._calls, self.name, self.partitions, *self._scope(options))
 
     def partition_scanner(self, partition: int, **options: Any) -> PartitionScanner:  # noqa: ANN401
         """A scanner over one partition. Options: see `scanners.Scope`. Raises UnknownPartition."""
         check_partition(partition, self.partitions, self.name)
-        return PartitionScanner(self._calls, self.name, partition, Scope(**options))
+        return PartitionScanner(self._calls, self.name, partition, *self._scope(options))
 
     def combined_scanner(
         self, partitions: Iterable[int], **options: Any  # noqa: ANN401
     ) -> CombinedPartitionScanner:  # fmt: skip
         """A scanner over some partitions, merged by id. Options: see `scanners.Scope`. Raises UnknownPartition."""
         chosen = [check_partition(number, self.partitions, self.name) for number in dict.fromkeys(partitions)]
-        return CombinedPartitionScanner(self._calls, self.name, chosen, Scope(**options))
+        return CombinedPartitionScanner(self._calls, self.name, chosen, *self._scope(options))
+
+    def _scope(self, options: dict[str, Any]) -> tuple[Scope, View | None]:
+        scope = Scope(**options)
+        if scope.isolation not in get_args(Isolation):
+            raise InvalidRequest(f"isolation is one of {', '.join(get_args(Isolation))}, not {scope.isolation!r}")
+        if scope.isolation == "uncommitted":
+            return scope, None
+        if self._view is None:
+            raise InvalidRequest("nobody manages transactions here, so that nothing is known to be committed")
+        return scope, self._view
 
     # -- looking
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import heapq
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, Self
 
 import msgspec
 
@@ -42,6 +42,11 @@ FOLLOW_SECONDS_EACH = 0.1
 """The same with several partitions, which are waited for in turn."""
 
 
+Isolation = Literal["uncommitted", "committed"]
+View = Callable[[], bytes]
+"""Gives what is committed now, for a read."""
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a scanner reads."""
 
@@ -57,6 +62,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `next` waits at the end instead of giving None."""
     timeout: float = 30.0
     """How long a read is tried while the host cannot be reached."""
+    isolation: Isolation = "uncommitted"
+    """With `committed` nothing of a transaction before its commit: what is in progress is an end; `follow` waits."""
 
 
 class Scanner(ABC):
@@ -112,8 +119,15 @@ class Scanner(ABC):
 class PartitionScanner(Scanner):
     """One partition's messages in order."""
 
-    def __init__(self, calls: Calls, queue: str, partition: int, scope: Scope, read_bytes: int = READ_BYTES) -> None:
-        """Finds the place to start. Raises InvalidRequest when it lies in the future, UnknownQueue, NoHost."""
+    def __init__(
+        self, calls: Calls, queue: str, partition: int, scope: Scope, view: View | None = None,
+        read_bytes: int = READ_BYTES,
+    ) -> None:  # fmt: skip
+        """Finds the place to start; `view` is for `committed`. Raises InvalidRequest when the place lies in the future.
+
+        Also UnknownQueue, NoHost.
+        """
+        self._view = view
         self.queue, self.partition, self.follows = queue, partition, scope.follow
         self._calls, self._scope, self._read_bytes = calls, scope, read_bytes
         self._topics = [check_pattern(topic) for topic in scope.topics]
@@ -156,6 +170,7 @@ class PartitionScanner(Scanner):
         request = self._request(
             queue=self.queue, partition=self.partition, after=self._after, upTo=self._stop - 1, topics=self._topics,
             bytesMax=self._read_bytes, waitMs=round(wait * 1000), filter=self._filter,
+            transaction=None if self._view is None else self._view(),
         )  # fmt: skip
         reply = self._calls.call(self.queue, self.partition, "read", request, timeout=self._scope.timeout, wait=wait)
         moved = reply.position > self._after
@@ -192,13 +207,15 @@ class PartitionScanner(Scanner):
 class CombinedPartitionScanner(Scanner):
     """Several partitions, merged by id."""
 
-    def __init__(self, calls: Calls, queue: str, partitions: Sequence[int], scope: Scope) -> None:
+    def __init__(
+        self, calls: Calls, queue: str, partitions: Sequence[int], scope: Scope, view: View | None = None
+    ) -> None:  # fmt: skip
         """Finds the places to start; errors as PartitionScanner, and InvalidRequest for no partitions."""
         if not partitions:
             raise InvalidRequest("a scanner needs at least one partition")
         self.queue, self.partitions, self.follows = queue, tuple(partitions), scope.follow
         read_bytes = max(READ_BYTES_MIN, min(READ_BYTES, READ_AHEAD_BYTES // len(partitions)))
-        self._parts = [PartitionScanner(calls, queue, partition, scope, read_bytes) for partition in partitions]
+        self._parts = [PartitionScanner(calls, queue, partition, scope, view, read_bytes) for partition in partitions]
         self._heads: list[tuple[int, int, Message]] = []
         """Per partition that is not dry its next message: (id, place in `_parts`, message), a heap."""
         self._dry = list(range(len(self._parts)))
@@ -251,6 +268,8 @@ class CombinedPartitionScanner(Scanner):
 class QueueScanner(CombinedPartitionScanner):
     """All partitions of a queue, merged by id."""
 
-    def __init__(self, calls: Calls, queue: str, partitions: int, scope: Scope) -> None:
+    def __init__(
+        self, calls: Calls, queue: str, partitions: int, scope: Scope, view: View | None = None
+    ) -> None:  # fmt: skip
         """Errors as PartitionScanner."""
-        super().__init__(calls, queue, range(partitions), scope)
+        super().__init__(calls, queue, range(partitions), scope, view)

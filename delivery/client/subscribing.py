@@ -142,8 +142,7 @@ class SubscriptionsFace(ABC):
     def update_subscription(
         self, queue: str, name: str, *,
         topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, bound: int | None = None,
-        flow: FlowGiven = KEEP,
-        dry_run: bool = False,
+        flow: FlowGiven = KEEP, kind: Kind | None = None, dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes and how fast, attached or not; its workers follow at once.
 
@@ -151,12 +150,14 @@ class SubscriptionsFace(ABC):
         is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
         default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `bound` as
         in Subscriber.subscribe. `flow` is a Flow, or a mapping of those of its fields that are to change
-        (docs/flow.md). What is out at that moment may still be handled under the old preferences. Gives them as they
-        are then; `dry_run` changes nothing.
+        (docs/flow.md). What is out at that moment may still be handled under the old preferences. `kind`
+        (docs/groups.md) can be changed only while nobody is attached. Gives them as they are then; `dry_run` changes
+        nothing.
 
-        Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription.
+        Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription, and
+        SubscriptionBusy for another kind while somebody is attached.
         """
-        wanted = change(topics, filter, retry, bound, flow)
+        wanted = change(topics, filter, retry, bound, flow, kind)
         return self._open().update_subscription(queue, name, wanted, dry_run=dry_run)
 
     def pause(

@@ -108,7 +108,8 @@ class Crew:
         self._nursery: trio.Nursery | None = None
         self._changed = trio.lowlevel.ParkingLot()
         self._draining = False
-        self._drained = trio.Event()
+        self._keeping = trio.CancelScope()
+        """Around the saving of who has what."""
         self._lost: HootError | None = None
 
     @property
@@ -125,9 +126,19 @@ class Crew:
         """Serve until drained or cancelled. Raises the partition's error when this host lost it."""
         async with trio.open_nursery() as self._nursery:
             self._look()
-            await self._drained.wait()
+            await self._keep()
         if self._lost is not None:
             raise self._lost
+
+    async def _keep(self) -> None:
+        """Save who has what, whenever that is new, until drained."""
+        with self._keeping:
+            while True:
+                while self._shares.are_kept:
+                    await self._changed.park()
+                self._ledger.note_shares(self._shares.position, self._shares.saved())
+                self._shares.keep(await self._ledger.keep())
+                self._look()
 
     def change(self, seats: Mapping[str, Seat]) -> None:
         """These members are there now, at least one."""
@@ -137,7 +148,7 @@ class Crew:
     def drain(self) -> None:
         """Scan no further; `run` returns when what is out has been answered."""
         self._draining = True
-        self._drained.set()
+        self._keeping.cancel()
         self._changed.unpark_all()
         for one in self.served.values():
             one.waiting.cancel()
@@ -183,10 +194,6 @@ class Crew:
                 self._shares.hand_over(name)
                 self._look()
             one.settling_since = None
-        elif not self._shares.is_kept(name):
-            with trio.CancelScope() as one.waiting:
-                self._ledger.note_shares(self._shares.position, self._shares.saved())
-                self._shares.keep(await self._ledger.keep())
         elif (lane := self._shares.begin(name)) is None:
             await self._changed.park()
         else:

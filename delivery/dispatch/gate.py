@@ -55,6 +55,10 @@ class Gate:
         self._tell_soon()
         return False
 
+    def holds(self, tell: Tell) -> bool:
+        """Whether it waits to be told that the gate is open."""
+        return tell in self._waiting
+
     def forget(self, tell: Tell) -> None:
         """Tell it no more."""
         self._waiting.pop(tell, None)

@@ -19,7 +19,7 @@ class Callback(msgspec.Struct, frozen=True, rename="camel"):
     """A callback that runs in a subscriber, as that tells."""
 
     name: str
-    """Of the function."""
+    """Of the function; empty for none: the message waits to be acknowledged by hand."""
     queue: str
     partition: int
     message: int
@@ -70,6 +70,8 @@ class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Since when the first push that is out waits to be answered, with nothing before it."""
     full: bool = False
     """More is there than window or connection take."""
+    limited: bool = False
+    """More is there than its own limits, or a pause, let out."""
     delivered_ms: int = 0
     acknowledged_ms: int = 0
     moved_ms: int = 0

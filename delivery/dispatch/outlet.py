@@ -21,11 +21,14 @@ class Outlet:
     def fit(self) -> tuple[float, float]:
         """Set the window's limits; gives messages and bytes of a push."""
         window, flow, (messages_max, bytes_max) = self._window, self.gate.flow, self._limits
-        wanted = flow.window_messages or (messages_max if self._adapting is None else self._adapting.messages)
+        wanted = largest = flow.window_messages or messages_max
+        if self._adapting is not None and not flow.window_messages:
+            wanted, largest = self._adapting.messages, self._adapting.largest
         window.messages_max = min(messages_max, wanted)
+        window.span_max = min(messages_max, flow.window_messages or messages_max)
         window.bytes_max = min(bytes_max, flow.window_bytes or bytes_max)
         messages, size = self.gate.largest
-        return min(messages, window.messages_max), min(size, window.bytes_max)
+        return min(messages, largest, window.messages_max), min(size, window.bytes_max)
 
     def sent(self, sent: Sent) -> None:
         """A push goes out."""
@@ -33,7 +36,7 @@ class Outlet:
         if self._adapting is not None:
             sent.at = trio.current_time()
 
-    def answered(self, sent: Sent) -> None:
-        """A push was acknowledged."""
+    def answered(self, sent: Sent, abreast: int | None) -> None:
+        """A push was acknowledged, by a listener that works on so many messages at the same time, if it says so."""
         if self._adapting is not None:
-            self._adapting.answered(sent.messages, sent.at, trio.current_time())
+            self._adapting.answered(sent.messages, sent.at, trio.current_time(), abreast or 1)

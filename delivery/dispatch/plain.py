@@ -34,6 +34,7 @@ class PlainAnswer(msgspec.Struct):
     status: int
     position: int
     failures: Sequence[Any] | None = None
+    abreast: int | None = None
 
 
 class _Push(NamedTuple):

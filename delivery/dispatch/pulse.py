@@ -68,7 +68,7 @@ class Pulse:
     def acknowledged(self, queue: str, subscription: str, messages: int) -> None:
         """A push was acknowledged."""
         self._counters.acknowledged(queue, subscription, messages)
-        self.acknowledged_at = self.first_out_since = self._clock()
+        self.acknowledged_at = self._clock()
 
     def failed(self, queue: str, subscription: str) -> None:
         """A listener failed."""
@@ -77,7 +77,7 @@ class Pulse:
     def moved(self, position: int) -> None:
         """The position moved: acknowledged, or nothing was wanted of what follows."""
         self._note(position)
-        self.moved_at = now = self._clock()
+        self.moved_at = self.first_out_since = now = self._clock()
         if now - self._mark[0] >= MARK_SECONDS:
             self._earlier, self._mark = self._mark, (now, position)
 

@@ -5,7 +5,6 @@ It works in runs (see `window`). A run ends with one of the `Ending`s; what foll
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.ending import Ending
 from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.pulse import Counters
@@ -34,17 +34,6 @@ from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.ids import MessageId
 
 log = logging.getLogger(__name__)
-
-
-class Ending(enum.Enum):
-    """Why a run ended."""
-
-    BROKEN = "the connection broke"
-    FAILED = "a message was not handled"
-    FRUITLESS = "a push came to nothing, though the connection stands"
-    PARKED = "messages are parked that the run as it is cannot bring again"
-    RECALLED = "the partition goes to another member"
-    REFUSED = "the listener does not know the subscription or has seen a newer owner"
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -82,6 +71,12 @@ class MessageSender:
         """Whether there is something to push, and window or connection do not take it."""
         run = self._current
         return run is not None and run.buffer.messages > 0 and not (run.target.ready and self._window.has_room(1, 1))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is something to push, and the subscription's own limits, or a pause, do not let it out."""
+        run = self._current
+        return run is not None and run.buffer.messages > 0 and self._outlet.gate.holds(self.pump)
 
     def begin(self, buffer: Buffer, target: Target, end: Callable[[Ending], None], *, retries: bool) -> None:
         """Send what comes into `buffer` until `stop`, or until the run is over, of which `end` is told once.
@@ -205,7 +200,7 @@ class MessageSender:
             if answer.failures and not self._park(sent, answer.failures):
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
-            self._outlet.answered(sent)
+            self._outlet.answered(sent, answer.abreast)
             self._finish(sent)
             if answer.failures and not self._retries:
                 self._finish_run(Ending.PARKED)  # the listener knows another order than the host does

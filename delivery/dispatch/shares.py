@@ -78,12 +78,13 @@ class Shares:
         return not self._of(member) <= self._wanted.get(member, frozenset())
 
     def has_news(self, member: str) -> bool:
-        """Whether it has surplus, or has got something that it is not sent yet."""
-        return self.has_surplus(member) or any(part.member == member and not part.served for part in self._parts)
+        """Whether it has surplus, or can be sent something that it is not sent yet."""
+        return self.has_surplus(member) or any(not part.served for part in self._ready(member))
 
-    def is_kept(self, member: str) -> bool:
-        """Whether all that it has is known to be saved as its own."""
-        return self._of(member) <= self._kept.get(member, frozenset())
+    @property
+    def are_kept(self) -> bool:
+        """Whether it is known to be saved of every slot who has it."""
+        return all(self._is_kept(part) for part in self._parts)
 
     def keep(self, saved: Sequence[Share]) -> None:
         """This is saved: from now on a new owner knows whom to ask."""
@@ -106,10 +107,9 @@ class Shares:
     # -- what a member is sent
 
     def begin(self, member: str) -> Lane | None:
-        """Send a member what it has, which is kept, until `end`; None when it has nothing."""
-        assert self.is_kept(member), "a new owner could give it to another one at the same time"
+        """Send a member what it has, as far as that is kept, until `end`; None when that is nothing."""
         together: dict[int, list[Part]] = {}
-        for part in [part for part in self._parts if part.member == member]:
+        for part in self._ready(member):
             self._parts.remove(part)
             together.setdefault(part.position, []).append(part)
         parts = [_merged(same) for same in together.values()]
@@ -141,6 +141,13 @@ class Shares:
         """What is parked in its slots."""
         others = (one for one in self.parked if slot_of(one.key, one.ids[0]) not in lane.slots)
         self.parked = (*others, *parked)
+
+    def _is_kept(self, part: Part) -> bool:
+        return part.slots <= self._kept.get(part.member, frozenset())
+
+    def _ready(self, member: str) -> list[Part]:
+        """What it can be sent."""
+        return [part for part in self._parts if part.member == member and self._is_kept(part)]
 
     def _of(self, member: str) -> frozenset[int]:
         return _slots_of([part for part in self._parts if part.member == member])

@@ -42,6 +42,7 @@ class Answer(Protocol):
     status: int
     position: int
     failures: Sequence[Failure] | None
+    abreast: int | None
 
 
 class Target(Protocol):

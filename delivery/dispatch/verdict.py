@@ -16,6 +16,7 @@ The first rule that holds decides, from what stops everything to what stops noth
 | retrying | everything waits for a message that failed | warning |
 | key_parked | keys wait for messages of theirs that failed | warning |
 | window_full | more is there than the subscriber takes, for longer than `behind_seconds` | warning |
+| limited | as catching_up, and its own limits of messages or bytes per second hold it back | fine |
 | stalled | as catching_up, and nothing has moved for `stuck_seconds`: no rule above knows why | critical |
 | catching_up | what is not acknowledged is older than `behind_seconds` | fine |
 | filter_starving | for `quiet_seconds` nothing of what was published was wanted | fine |
@@ -35,8 +36,8 @@ from delivery.ids import MessageId
 
 Name = Literal[
     "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "paused", "listener_unreachable",
-    "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "stalled", "catching_up",
-    "filter_starving", "idle", "healthy",
+    "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "limited", "stalled",
+    "catching_up", "filter_starving", "idle", "healthy",
 ]  # fmt: skip
 Level = Literal["fine", "warning", "critical"]
 
@@ -44,7 +45,8 @@ LEVELS: Final[dict[Name, Level]] = {
     "zookeeper_lost": "critical", "no_owner": "critical", "host_unreachable": "critical", "no_listener": "warning",
     "starting": "warning", "paused": "fine", "listener_unreachable": "critical", "store_slow": "warning",
     "handler_stuck": "critical", "retrying": "warning", "key_parked": "warning", "window_full": "warning",
-    "stalled": "critical", "catching_up": "fine", "filter_starving": "fine", "idle": "fine", "healthy": "fine",
+    "limited": "fine", "stalled": "critical", "catching_up": "fine", "filter_starving": "fine", "idle": "fine",
+    "healthy": "fine",
 }  # fmt: skip
 """In the order of the rules."""
 _WORSE: Final = ("fine", "warning", "critical")
@@ -186,6 +188,11 @@ def _handler_stuck(seen: Observation, limits: Limits) -> Found:
             " it hangs"
         )
     where = f"{running.queue}/{running.partition}"
+    if not running.name:
+        return since, (
+            f"no answer for {waited}: message {MessageId(running.message)} of {where} was taken by a listener, and"
+            " nobody has acknowledged it; look for what was to do that"
+        )
     told = f" with message {MessageId(running.message)} of {where}" if running.message else f" with messages of {where}"
     return since, f"no answer for {waited}: {running.name} runs{told}; its stack tells what it waits for"
 
@@ -217,6 +224,15 @@ def _window_full(seen: Observation, limits: Limits) -> Found:
     return seen.oldest_ms, (
         f"{seen.out} messages are out, and more come than the subscriber handles{_age(seen)}: make its callbacks"
         " quicker, or its window larger"
+    )
+
+
+def _limited(seen: Observation, limits: Limits) -> Found:
+    if not seen.limited or seen.lag_seconds < limits.behind_seconds:
+        return None
+    return seen.oldest_ms, (
+        f"its own limits of messages and bytes per second hold it back{_age(seen)}: raise them (`hoot subscription"
+        " update`), if it is not meant to be so slow"
     )
 
 
@@ -260,7 +276,8 @@ _RULES: Final[tuple[tuple[Name, Callable[[Observation, Limits], Found]], ...]] =
     ("no_listener", _no_listener), ("starting", _starting), ("paused", _paused),
     ("listener_unreachable", _listener_unreachable), ("store_slow", _store_slow), ("handler_stuck", _handler_stuck),
     ("retrying", _retrying), ("key_parked", _key_parked), ("window_full", _window_full),
-    ("stalled", _stalled), ("catching_up", _catching_up), ("filter_starving", _filter_starving), ("idle", _idle),
+    ("limited", _limited), ("stalled", _stalled), ("catching_up", _catching_up),
+    ("filter_starving", _filter_starving), ("idle", _idle),
 )  # fmt: skip
 
 

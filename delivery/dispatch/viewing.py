@@ -50,14 +50,25 @@ def observations(delivery: Delivery, at: Moment, partitions: Iterable[int] | Non
 
 def _of_crew(delivery: Delivery, crew: Crew, serving: Serving, at: Moment) -> Observation:
     """Of the member that is worst off, with the position and the sums of all."""
-    every = [_of_member(delivery, crew, name, one, serving, at) for name, one in crew.served.items()]
+    every = [
+        _of_member(delivery, crew, name, one, serving, at)
+        for name, one in crew.served.items()
+        if one.worker is not None or one.settling_since is not None
+    ]
     if not every:
-        return Observation(partition=crew.stream.partition, now_ms=at.wall_ms, stage="no_listener")
-    worst = max(every, key=lambda one: (verdict(one).rank, -one.position))
+        return Observation(
+            partition=crew.stream.partition, now_ms=at.wall_ms, stage="starting", trouble="its members get their shares"
+        )
+    worst = max(every, key=lambda one: (verdict(_aged(one)).rank, -one.position))
     return msgspec.structs.replace(
         worst, position=crew.position, out=sum(one.out for one in every), parked=sum(one.parked for one in every),
         parked_keys=sum(one.parked_keys for one in every), redelivered=sum(one.redelivered for one in every),
     )  # fmt: skip
+
+
+def _aged(seen: Observation) -> Observation:
+    """As if there were messages right behind its position: nobody has counted yet."""
+    return msgspec.structs.replace(seen, oldest_ms=seen.position >> 15 if seen.position < seen.last else 0)
 
 
 def _of_member(
@@ -69,7 +80,7 @@ def _of_member(
     asked = at.ms(one.settling_since)  # what it was sent before it has still to end: the question waits behind that
     return Observation(
         partition=crew.stream.partition, now_ms=at.wall_ms, began_ms=asked, position=crew.position, member=name,
-        last=max(serving.owned.watermark, crew.position), out=1 if asked else 0, out_since_ms=asked,
+        last=max(serving.owned.watermark, crew.position), out=1, out_since_ms=asked,
         **_unreachable(one.seat.link, at),
     )  # fmt: skip
 
@@ -87,6 +98,7 @@ def _of_worker(
         began_ms=at.ms(pulse.began), position=window.position, heard=window.told,
         scanned=max(parts.scanner.after, window.position), last=max(end, window.position),
         trend=None if window.position >= end else pulse.trend, full=parts.sender.is_held_up,
+        limited=parts.sender.is_limited,
         delivered_ms=at.ms(pulse.delivered_at), acknowledged_ms=at.ms(pulse.acknowledged_at),
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,

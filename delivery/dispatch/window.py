@@ -40,12 +40,12 @@ class Window:
     """Admits pushes while there is room, takes their outcomes, and tells the position."""
 
     __slots__ = (
-        "_bytes", "_heard", "_messages", "_sent", "bytes_max", "messages_max", "position", "run", "singly_until",
-        "told",
+        "_bytes", "_heard", "_messages", "_sent", "_spanned", "bytes_max", "messages_max", "position", "run",
+        "singly_until", "span_max", "told",
     )  # fmt: skip
 
     def __init__(self, position: int, messages_max: int, bytes_max: int, first_run: int = 0) -> None:
-        """`position` is the last checkpoint. The limits, which may change, bound what a fault can deliver twice.
+        """`position` is the last checkpoint. The limits, which may change, bound what is out and not answered.
 
         `first_run` must be higher than any run that the same listener saw from this epoch.
         """
@@ -55,7 +55,9 @@ class Window:
         """What the next push follows, as the listener knows it."""
         self.run = first_run
         self.messages_max, self.bytes_max = messages_max, bytes_max
-        self._messages = self._bytes = 0
+        self.span_max = messages_max
+        """Behind the position, answered or not: what a fault can deliver twice. So are the bytes."""
+        self._messages = self._spanned = self._bytes = 0
         self._sent: deque[Sent] = deque()
         self.singly_until = 0
         """Up to this id one push at a time is out."""
@@ -95,7 +97,11 @@ class Window:
             return True
         if self.position < self.singly_until:
             return False
-        return self._messages + messages <= self.messages_max and self._bytes + size <= self.bytes_max
+        return (
+            self._messages + messages <= self.messages_max
+            and self._spanned + messages <= self.span_max
+            and self._bytes + size <= self.bytes_max
+        )
 
     def is_first(self, sent: Sent) -> bool:
         """Whether nothing before this push is unanswered."""
@@ -109,6 +115,7 @@ class Window:
         self.told = last_id
         self._sent.append(sent)
         self._messages += messages
+        self._spanned += messages
         self._bytes += size
         return sent
 
@@ -118,7 +125,7 @@ class Window:
             self._sent.pop()
             self.told = sent.told
             self._messages -= sent.messages
-            self._bytes -= sent.bytes
+            self._forget(sent)
 
     def skip(self, last_id: int) -> bool:
         """Nothing is wanted of what follows up to `last_id`. True when the position moved.
@@ -138,10 +145,10 @@ class Window:
             return False
         sent.done = True
         self._messages -= sent.messages
-        self._bytes -= sent.bytes
         before = self.position
         while self._sent and self._sent[0].done:
             first = self._sent.popleft()
+            self._forget(first)
             self.position, self._heard = first.last_id, first.end
         return self.position > before
 
@@ -171,5 +178,10 @@ class Window:
         """Forget what is out and begin a new run behind the position."""
         self.run += 1
         self._sent.clear()
-        self._messages = self._bytes = 0
+        self._messages = self._spanned = self._bytes = 0
         self.told = self._heard
+
+    def _forget(self, sent: Sent) -> None:
+        """It is behind the position no more."""
+        self._spanned -= sent.messages
+        self._bytes -= sent.bytes

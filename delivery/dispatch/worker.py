@@ -15,6 +15,7 @@ from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.bounding import BoundedSource, Counted
 from delivery.dispatch.buffer import Buffer
 from delivery.dispatch.deadletters import DeadLetters
+from delivery.dispatch.ending import Ending
 from delivery.dispatch.gate import Gate
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.newest import NewestSource
@@ -25,7 +26,7 @@ from delivery.dispatch.pulse import Counters, Pulse
 from delivery.dispatch.retrier import Retrier
 from delivery.dispatch.retry import FirstInLine, GiveUp
 from delivery.dispatch.scanner import Judge, MessageScanner, Source
-from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.sender import MessageSender
 from delivery.dispatch.singly import singles
 from delivery.dispatch.target import Stream, Target
 from delivery.dispatch.window import Window

@@ -12,6 +12,7 @@ that of their numbers, field by field. An id carries no generation: it is a plac
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from delivery.errors import InvalidRequest
@@ -53,6 +54,12 @@ class Start(NamedTuple):
 def id_of(number: int, stored: int = 0) -> TopicId:
     """The id of the message with that number in the log; `stored` is the number of its body, if that was apart."""
     return TopicId(*divmod(number, SEQUENCES_PER_MS), *divmod(stored, SEQUENCES_PER_MS))
+
+
+def inline_ids(numbers: Iterable[int]) -> list[bytes]:
+    """The packed ids of messages that were published with their bodies."""
+    pack = _LAYOUT.pack
+    return [pack(number // SEQUENCES_PER_MS, number % SEQUENCES_PER_MS, 0, 0) for number in numbers]
 
 
 def number_of(publish_ms: int, sequence: int) -> int:

@@ -58,6 +58,11 @@ class Rollback(NamedTuple):
     last: int
 
 
+def header(pointer: int) -> dict[str, bytes]:
+    """What a message of a transaction has among its headers."""
+    return {HEADER: _POINTER.pack(pointer)}
+
+
 def published(bodies: Iterable[bytes], pointer: int | None) -> list[Row]:
     """Messages, of a transaction or of none."""
     block = b"" if pointer is None else _block(pointer)
@@ -106,4 +111,4 @@ def pointer_in(block: bytes) -> int | None:
 
 
 def _block(pointer: int) -> bytes:
-    return encode_headers({HEADER: _POINTER.pack(pointer)})
+    return encode_headers(header(pointer))

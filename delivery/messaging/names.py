@@ -24,8 +24,10 @@ TRANSACTION_LIFE_MS: Final = 90_000_000
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
 """Of all keys and values of a topic: they are kept in ZooKeeper."""
 
-_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]+\Z", re.ASCII)
-_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+\Z", re.ASCII)
+NAMESPACE_PATTERN: Final = "^[A-Za-z0-9_]+$"
+TOPIC_PATTERN: Final = "^[A-Za-z0-9_-]+$"
+_NAMESPACE: Final = re.compile(NAMESPACE_PATTERN, re.ASCII)
+_TOPIC: Final = re.compile(TOPIC_PATTERN, re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,15}\Z", re.ASCII)
 
 
@@ -39,7 +41,7 @@ class Properties(msgspec.Struct, frozen=True):
 
 def check_namespace(namespace: str) -> str:
     """`namespace` if it may name one. Raises InvalidRequest."""
-    if not _NAMESPACE.match(namespace) or len(namespace) > NAME_MAX - 2:
+    if not _NAMESPACE.fullmatch(namespace) or len(namespace) > NAME_MAX - 2:
         raise InvalidRequest(f"{namespace[:60]!r} is no namespace: use the characters A-Z a-z 0-9 _")
     return namespace
 
@@ -47,7 +49,7 @@ def check_namespace(namespace: str) -> str:
 def queue_of(namespace: str, topic: str) -> str:
     """The name of the queue that a topic is. Raises InvalidRequest for names that cannot be."""
     check_namespace(namespace)
-    if not _TOPIC.match(topic):
+    if not _TOPIC.fullmatch(topic):
         raise InvalidRequest(f"{topic[:60]!r} is no topic: use the characters A-Z a-z 0-9 _ -")
     queue = f"{namespace}.{topic}"
     if len(queue) > NAME_MAX:

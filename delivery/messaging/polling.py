@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from delivery.batch import Batch
+from delivery.batch.layout import HEADERS
 from delivery.errors import InvalidRequest
-from delivery.messaging.ids import Start, TopicId, id_of
+from delivery.messaging.ids import Start, TopicId, id_of, inline_ids
 from delivery.messaging.ledger import Ledger
 from delivery.messaging.marks import MARKER, Range, pointer_in, read_marker
 from delivery.messaging.transactions import Snapshot, Verdict
@@ -17,6 +21,13 @@ class Given(NamedTuple):
 
     id: bytes
     payload: bytes
+
+
+class Stretch(NamedTuple):
+    """What the poll gives at once: message by message an id and a payload."""
+
+    ids: Sequence[bytes]
+    payloads: Sequence[bytes]
 
 
 class Group(NamedTuple):
@@ -42,6 +53,29 @@ class Poll:
         self.start, self._left, self._snapshot, self._ledger = start, limit, snapshot, ledger
         self.finished = False
         """Nothing more comes: the limit is reached, or a transaction in progress is."""
+        self.stopped_at: int | None = None
+        """The number of the first message of that transaction."""
+
+    @property
+    def judges(self) -> bool:
+        """Whether it looks at transactions, and so at the ledger."""
+        return self._snapshot is not None
+
+    def take(self, batch: Batch) -> Stretch:
+        """What the next batch of the partition means, which is not one aside."""
+        if self._snapshot is None or not batch.header.flags & HEADERS:
+            return self._all_of(batch)
+        given: list[Given] = []
+        for message in batch.messages("", self.start.after):
+            if self.finished:
+                break
+            if isinstance(found := self.step(message), Given):
+                given.append(found)
+        return Stretch([one.id for one in given], [one.payload for one in given])
+
+    def go_on(self) -> None:
+        """Try again from where a transaction in progress was: it may have been rolled back."""
+        self.finished, self.stopped_at = False, None
 
     def step(self, message: Message) -> Given | Group | None:
         """What the next message of the partition means; None for nothing."""
@@ -57,12 +91,26 @@ class Poll:
         """What a body of a group means; None for one before the start."""
         return self._give(id_of(group.marker, message.number), message.body)
 
+    def _all_of(self, batch: Batch) -> Stretch:
+        """The messages of a batch without looking at each: all are of no transaction, or transactions do not matter."""
+        numbers = batch.ids()
+        first = bisect_right(numbers, self.start.after)
+        if first < len(numbers) and not self.start.takes(id_of(numbers[first])):
+            first += 1
+        end = len(numbers)
+        if self._left is not None:
+            end = min(end, first + self._left)
+            self._left -= max(0, end - first)
+            self.finished = self._left == 0
+        return Stretch(inline_ids(numbers[first:end]), batch.bodies()[first:end])
+
     def _sees(self, pointer: int | None, number: int) -> bool:
         if self._snapshot is None or self._ledger is None or pointer is None:
             return True
         rolled_back = self._ledger.is_rolled_back(pointer, number)
         verdict = self._snapshot.judge(pointer, rolled_back=rolled_back)
-        self.finished = verdict is Verdict.STOP
+        if verdict is Verdict.STOP:
+            self.finished, self.stopped_at = True, number
         return verdict is Verdict.TAKE
 
     def _group(self, message: Message) -> Group:

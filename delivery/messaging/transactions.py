@@ -30,6 +30,8 @@ _LISTS: Final = {3: "invalid", 4: "in_progress", 8: "checkpoints"}
 _NUMBERS: Final = {1: "transaction", 2: "read_pointer", 7: "write_pointer"}
 _VISIBILITY: Final = 9
 EXCLUDE_CURRENT: Final = 2
+_SHORT: Final = 1
+_NONE_IN_PROGRESS: Final = 2**63 - 1
 
 
 class Verdict(Enum):
@@ -58,9 +60,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             return Verdict.SKIP
         if self._is_own(pointer):
             return Verdict.TAKE
-        if _within(self.invalid, pointer):
+        if within(self.invalid, pointer):
             return Verdict.SKIP
-        committed = pointer <= self.read_pointer and not _within(self.in_progress, pointer)
+        committed = pointer <= self.read_pointer and not within(self.in_progress, pointer)
         return Verdict.TAKE if committed else Verdict.STOP
 
     def _is_own(self, pointer: int) -> bool:
@@ -75,6 +77,24 @@ def read_snapshot(data: bytes) -> Snapshot:
         return msgspec.convert(_fields(data), Snapshot)
     except (struct.error, IndexError, msgspec.ValidationError) as error:
         raise InvalidRequest("the transaction is no TTransaction in Thrift's binary protocol") from error
+
+
+def write_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes of a transaction, as Tephra would have written them."""
+    first = min(snapshot.in_progress, default=_NONE_IN_PROGRESS)
+    numbers = struct.Struct(">bhq")
+    return b"".join(
+        (
+            numbers.pack(_I64, 1, snapshot.transaction), numbers.pack(_I64, 2, snapshot.read_pointer),
+            _listed(3, snapshot.invalid), _listed(4, snapshot.in_progress), numbers.pack(_I64, 5, first),
+            struct.pack(">bhi", _I32, 6, _SHORT), numbers.pack(_I64, 7, snapshot.write_pointer),
+            _listed(8, snapshot.checkpoints), struct.pack(">bhi", _I32, _VISIBILITY, snapshot.visibility), b"\0",
+        )
+    )  # fmt: skip
+
+
+def _listed(field: int, numbers: Sequence[int]) -> bytes:
+    return struct.pack(f">bhbi{len(numbers)}q", _LIST, field, _I64, len(numbers), *numbers)
 
 
 def _fields(data: bytes) -> dict[str, object]:
@@ -121,6 +141,7 @@ def _passed_over(data: bytes, kind: int, at: int) -> int:
     return int(at + size * width)
 
 
-def _within(numbers: Sequence[int], wanted: int) -> bool:
+def within(numbers: Sequence[int], wanted: int) -> bool:
+    """Whether a number is among sorted ones."""
     place = bisect_left(numbers, wanted)
     return place < len(numbers) and numbers[place] == wanted

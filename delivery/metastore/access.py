@@ -17,6 +17,7 @@ from delivery.metastore.managers.persistence import TopicPersistenceManager
 from delivery.metastore.managers.queues import QueueManager
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.managers.topics import TopicGenerations
+from delivery.metastore.managers.transactions import TransactionRecords
 from delivery.metastore.ops import InDoubt, Op, Refused
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.znodes import ZNodes
@@ -39,6 +40,7 @@ class Managers:
         self.persistence = TopicPersistenceManager(store)
         self.subscriptions = SubscriptionDataManager(store)
         self.topics = TopicGenerations(store)
+        self.transactions = TransactionRecords(store)
 
 
 class Access:

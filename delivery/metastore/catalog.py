@@ -22,6 +22,7 @@ from delivery.metastore.records import HostRecord
 from delivery.metastore.snapshots import Snapshots
 from delivery.metastore.tables.base import HBasePlace
 from delivery.metastore.topics import Topics
+from delivery.metastore.transactions import Transactions
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 
@@ -37,7 +38,7 @@ def open_catalog(
     return Catalog(zk, PlacedMetaStore(zk, zk, place, call_seconds=call_seconds))
 
 
-class Catalog(Partitions, Snapshots, Parked, Topics):
+class Catalog(Partitions, Snapshots, Parked, Topics, Transactions):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

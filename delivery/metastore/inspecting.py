@@ -14,11 +14,11 @@ import msgspec
 from delivery.errors import CorruptRecord, InvalidRequest, MetadataUnavailable
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.errors import NoKey
-from delivery.metastore.managers import layout, ownership, persistence, topics
+from delivery.metastore.managers import layout, ownership, persistence, topics, transactions
 from delivery.metastore.managers.records import SEPARATOR
 from delivery.metastore.tables.base import Found, MetaStore, MetastoreScannableTable, MetastoreTable
 
-UNORDERED: Final = (ownership.TABLE, persistence.TABLE, topics.TABLE)
+UNORDERED: Final = (ownership.TABLE, persistence.TABLE, topics.TABLE, transactions.TABLE)
 _ENTRIES: Final = 200
 _AFTER_ALL: Final = chr(0x10FFFF)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections.abc import Sequence
 from typing import Final, Protocol
 
-from delivery.errors import HootError, ProtocolError
+from delivery.errors import HootError, ListenerRefused, ProtocolError, SubscriberUnreachable
+from delivery.networks import Networks
 from delivery.rpc.frames import FrameBuffer
+from delivery.rpc.pinned import allowed_now
 from delivery.rpc.protocol import decode_reply, encode_call
 
 log = logging.getLogger(__name__)
@@ -38,13 +41,24 @@ class Listener(Protocol):
         """Which service of the IDL it has."""
 
 
-def is_alive(listener: Listener, queue: str, subscription: str) -> bool:
+def is_alive(listener: Listener, queue: str, subscription: str, networks: Sequence[Networks]) -> bool:
     """Whether the listener answers at its address, or may be alive all the same; takes up to PROBE_SECONDS.
 
-    It is not when nobody listens there, or somebody who does not know the token. Silence proves nothing.
+    It is not when nobody listens there, or somebody who does not know the token. Silence proves nothing. Where one of
+    `networks` refuses the address, or it cannot be looked up, nobody is asked.
     """
+    end = time.monotonic() + PROBE_SECONDS
     try:
-        return _hello(listener, queue, subscription) == listener.token
+        addresses = allowed_now(networks, listener.address)
+    except (ListenerRefused, SubscriberUnreachable) as error:
+        log.info("the listener at %s:%d is not asked whether it lives: %s", listener.address, listener.port, error)
+        return True
+    return any(_answers(listener, address, queue, subscription, end) for address in addresses)
+
+
+def _answers(listener: Listener, address: str, queue: str, subscription: str, end: float) -> bool:
+    try:
+        return _hello(listener, address, queue, subscription, end) == listener.token
     except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, HootError):
         return False
     except OSError as error:
@@ -52,12 +66,11 @@ def is_alive(listener: Listener, queue: str, subscription: str) -> bool:
         return True
 
 
-def _hello(listener: Listener, queue: str, subscription: str) -> object:
-    end = time.monotonic() + PROBE_SECONDS
+def _hello(listener: Listener, address: str, queue: str, subscription: str, end: float) -> object:
     service = "Listener" if listener.protocol == "packed" else "PlainListener"
     parts, _ = encode_call(service, "hello", 1, (queue, subscription))
     buffer = FrameBuffer(_HELLO_BYTES_MAX)
-    with socket.create_connection((listener.address, listener.port), PROBE_SECONDS) as probe:
+    with socket.create_connection((address, listener.port), max(end - time.monotonic(), 0.001)) as probe:
         probe.sendall(b"".join(parts))
         while (frame := buffer.next_frame()) is None:
             probe.settimeout(max(end - time.monotonic(), 0.001))

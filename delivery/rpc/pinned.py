@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import trio
@@ -35,12 +35,24 @@ async def allowed_addresses(networks: Networks, address: str) -> list[str]:
     """The IP addresses of a listener to which a connection may go. Raises ListenerRefused when none is allowed,
     SubscriberUnreachable for a name that cannot be resolved.
     """
-    literal = None if address.lower() == "localhost" else as_address(address)
-    found = [literal] if literal is not None else await _resolved(address)
-    allowed = [one for one in found if not networks.refusal(one) or _is_own(address, one)]
-    if not allowed:
-        raise refused(address, found[0], networks.refusal(found[0]))
-    return [str(one) for one in allowed[:_NAMES_MAX]]
+    if (literal := _literal(address)) is not None:
+        return _allowed([networks], address, [literal])
+    try:
+        found = await trio.socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _unresolved(address, error) from None
+    return _allowed([networks], address, _addresses(found))
+
+
+def allowed_now(networks: Sequence[Networks], address: str) -> list[str]:
+    """As `allowed_addresses`, of what all of several networks allow, for a thread that may wait."""
+    if (literal := _literal(address)) is not None:
+        return _allowed(networks, address, [literal])
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _unresolved(address, error) from None
+    return _allowed(networks, address, _addresses(found))
 
 
 def refused(address: str, found: IPAddress, why: str, host: str = "this region host") -> ListenerRefused:
@@ -52,13 +64,27 @@ def refused(address: str, found: IPAddress, why: str, host: str = "this region h
     )
 
 
-async def _resolved(name: str) -> list[IPAddress]:
-    try:
-        found: Iterable[tuple[object, ...]] = await trio.socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise SubscriberUnreachable(f"the listener's address {name[:60]!r} cannot be resolved: {error}") from None
+def _literal(address: str) -> IPAddress | None:
+    """The address that is written there; None for a name, which is to be looked up."""
+    return None if address.lower() == "localhost" else as_address(address)
+
+
+def _allowed(networks: Sequence[Networks], address: str, found: Sequence[IPAddress]) -> list[str]:
+    why = {one: next(filter(None, (each.refusal(one) for each in networks)), "") for one in found}
+    allowed = [str(one) for one in found if not why[one] or _is_own(address, one)]
+    if not allowed:
+        raise refused(address, found[0], why[found[0]])
+    return allowed[:_NAMES_MAX]
+
+
+def _addresses(found: Iterable[tuple[object, ...]]) -> list[IPAddress]:
+    """What a look-up gave, each once."""
     places = dict.fromkeys(str(one[4][0]) for one in found if isinstance(one[4], tuple))
     return [address for place in places if (address := as_address(place)) is not None]
+
+
+def _unresolved(name: str, error: Exception) -> SubscriberUnreachable:
+    return SubscriberUnreachable(f"the listener's address {name[:60]!r} cannot be resolved: {error}")
 
 
 def _is_own(name: str, address: IPAddress) -> bool:

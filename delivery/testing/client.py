@@ -15,11 +15,13 @@ from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.client import Client
 from delivery.client.hosts import Owners
 from delivery.client.machine import Target
+from delivery.client.managing import Manager
 from delivery.client.publisher import Publisher
 from delivery.client.queue import Queue
 from delivery.client.receipts import Batch
 from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner
 from delivery.client.sender import Sender
+from delivery.client.transactions import Transaction
 from delivery.errors import HootError, HostUnreachable, InvalidRequest
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord, QueueRecord
@@ -154,6 +156,15 @@ class LocalClient(Client):
     def __init__(self, session: MemorySession, catalog: Catalog, loop: StillLoop, partitions: LocalPartitions) -> None:
         self._loop, self._local = loop, partitions
         super().__init__(cast("Any", session), catalog, LocalCalls(loop, partitions))
+
+    def transaction(self, timeout: float = 0.0) -> Transaction:
+        """See Client."""
+        raise InvalidRequest("the engine of a test has no transactions")
+
+    @property
+    def transactions(self) -> Manager:
+        """See Client."""
+        raise InvalidRequest("the engine of a test has no transactions")
 
     def _make_queue(self, record: QueueRecord) -> Queue:
         look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import trio
@@ -16,10 +16,11 @@ from delivery.testing.loop import Outcome
 from delivery.testing.wire import Wire
 from delivery.testing.znodes import MemorySession
 from subscriber.dispatch import Dispatcher, Job
-from subscriber.listeners import AsyncCall
+from subscriber.listeners import AsyncCall, Concurrency
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import EventCallback, Runtime
 from subscriber.settings import Settings
+from subscriber.strands import Strands
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Subscription
 from subscriber.unwrapping import only_error
@@ -94,6 +95,10 @@ class LocalDispatcher(Dispatcher):
 
         self._world.submit(work)
 
+    def strands(self, concurrency: Concurrency) -> Strands:
+        """See Dispatcher."""
+        return LocalStrands(self.submit)
+
     def stop(self) -> None:
         """See Dispatcher."""
         self._stopped = True
@@ -123,6 +128,38 @@ class LocalDispatcher(Dispatcher):
     def _look(self) -> None:
         if self._stopped and not self._pending:
             self._done.set()
+
+
+class LocalStrands(Strands):
+    """What would run side by side runs one after another, in the order of its submission."""
+
+    def __init__(self, submit: Callable[[Job], None]) -> None:
+        self._submit = submit
+
+    @property
+    def is_here(self) -> bool:
+        """See Strands; its dispatcher knows."""
+        return False
+
+    @property
+    def is_idle(self) -> bool:
+        """See Strands."""
+        return True
+
+    @property
+    def abreast(self) -> int:
+        """See Strands."""
+        return 1
+
+    def worked(self, messages: int, began: float) -> None:
+        """See Strands."""
+
+    def submit(self, strand: Hashable, job: Job) -> None:
+        """See Strands."""
+        self._submit(job)
+
+    def stop(self) -> None:
+        """See Strands."""
 
 
 class LocalHosts:

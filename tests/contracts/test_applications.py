@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections import Counter
+from pathlib import Path
 
+import pytest
 import trio
 
 from delivery import NewMessage
+from delivery.metastore.policy import Order
 from subscriber import Event, Message, Retry, RetryPolicy
+from subscriber.async_sqlite import AsyncSQLitePositions
+from subscriber.effects import exactly_once
+from subscriber.listeners import Concurrency
 from tests.applications import QUICK_SECONDS, Handler, World, made_queue, numbered, run
 
 QUICK = RetryPolicy(first_seconds=QUICK_SECONDS, jitter=0)
@@ -51,6 +59,25 @@ def test_with_the_order_of_keys_only_the_key_waits_and_keeps_its_order(world: Wo
     world.until(lambda: len(handler.bodies) == 6, "all is handled")
     assert handler.bodies == [*numbered(3, b"b"), *numbered(3, b"a")]
     assert Counter(handler.calls)[b"a0"] == 2
+
+
+@pytest.mark.parametrize("concurrency", [3, "auto"])
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_several_callbacks_at_a_time_keep_each_key_in_order(
+    world: World, concurrency: Concurrency, order: Order
+) -> None:
+    queue, handler = made_queue(world, 2), Handler({b"a0": 1})
+    policy = RetryPolicy(order=order, first_seconds=QUICK_SECONDS, jitter=0)
+    subscription = run(world, handler, retry=policy, concurrency=concurrency)
+    whole = world.made[0].subscribe(f"{world.queue_name}-*", concurrency=concurrency, listener=handler)
+    world.client.create_queue(f"{world.queue_name}-more").put(b"more")
+    for number in range(5):
+        queue.put_many([NewMessage(b"%s%d" % (key, number), key=key) for key in (b"a", b"b", b"c")])
+    world.until(lambda: len(handler.bodies) == 16, "all is handled")
+    for key in (b"a", b"b", b"c"):
+        assert [body for body in handler.bodies if body[:1] == key] == numbered(5, key)
+    assert [one.concurrency for one in (subscription, *whole.parts.values())] == [concurrency] * 2
+    world.until_acknowledged()
 
 
 def test_what_is_parked_is_listed_and_comes_at_once_when_it_is_released(world: World) -> None:
@@ -119,6 +146,34 @@ def test_an_async_listener_that_takes_too_long_is_cancelled_and_has_failed(world
     queue.put(b"x")
     world.until(lambda: handled == [b"x"], "the second time is quick")
     assert [type(event.error) for event in events] == [TimeoutError]
+
+
+def test_an_async_listener_has_its_effect_once_though_it_fails_and_hears_of_it_again(
+    world: World, tmp_path: Path
+) -> None:
+    queue, database = made_queue(world), tmp_path / "ledger.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE charges (body BLOB)")
+    calls: list[bytes] = []
+
+    @exactly_once(AsyncSQLitePositions(database, "billing"))
+    async def charge(message: Message, connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO charges VALUES (?)", [message.body])
+        calls.append(message.body)
+        await trio.sleep(0.001)
+        if calls == [b"0", b"1"]:
+            raise ValueError("not now")
+
+    subscriber = world.subscriber()
+    subscriber.subscribe(world.queue_name, start="earliest", retry=QUICK, listener=charge)
+    subscriber.start()
+    queue.put_many(numbered(4))
+    world.until(lambda: calls == [b"0", b"1", *numbered(4)[1:]], "all is handled")
+    world.until_acknowledged()
+    world.client.seek(world.queue_name, "billing", "earliest", force=True)
+    world.until_acknowledged()
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        assert [row[0] for row in connection.execute("SELECT body FROM charges ORDER BY rowid")] == numbered(4)
 
 
 def test_a_list_that_fails_comes_again_whole(world: World) -> None:

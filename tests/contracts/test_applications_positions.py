@@ -208,6 +208,26 @@ def test_the_members_of_a_group_share_the_partitions_and_take_over_from_who_leav
     world.until(lambda: handlers[1].bodies[before:].count(b"y") == 4, "the other one has all")
 
 
+def test_the_kind_can_be_changed_while_nobody_is_attached(world: World) -> None:
+    queue, handler = made_queue(world), Handler()
+    run(world, handler)
+    queue.put(b"0")
+    world.until(lambda: handler.bodies == [b"0"], "it came")
+    before = world.client.subscription_info(world.queue_name, "billing").kind
+    for dry_run in (True, False):
+        with pytest.raises(SubscriptionBusy, match="while nobody is attached"):
+            world.client.update_subscription(world.queue_name, "billing", kind="shared", dry_run=dry_run)
+    with pytest.raises(InvalidRequest, match="kind must be one of"):
+        world.client.update_subscription(world.queue_name, "billing", kind="both")  # type: ignore[arg-type]
+    assert world.client.update_subscription(world.queue_name, "billing", kind="exclusive").kind == before
+    world.made[0].stop()
+    assert world.client.update_subscription(world.queue_name, "billing", kind="shared").kind == "shared"
+    queue.put(b"1")
+    run(world, handler)
+    world.until(lambda: handler.bodies == [b"0", b"1"], "a member goes on")
+    assert len(world.client.subscription_info(world.queue_name, "billing").members) == 1
+
+
 def test_a_pattern_takes_queues_that_are_there_and_those_that_come(world: World) -> None:
     made_queue(world).put(b"0")
     handler, other = Handler(), f"{world.queue_name}.b"

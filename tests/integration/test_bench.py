@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delivery import connect
+from delivery.bench import http
 from delivery.bench.cases import drain, filter as filter_case, live
 from delivery.bench.groups import groups
 from delivery.bench.idle import idle
@@ -22,6 +23,12 @@ from tests.integration.cli.running import Hoot
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MESSAGES = 30_000
+HTTP: list[tuple[str, dict[str, Any]]] = [
+    ("http_publish", {"messages": 120, "connections": 4}),
+    ("http_publish", {"messages": 1200, "connections": 3, "per_request": 100}),
+    ("http_poll", {"messages": 100, "rate": 500.0}),
+    ("http_wait", {"messages": 1, "connections": 20}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +59,17 @@ def test_two_hosts_own_half_of_the_partitions_each_and_every_message_is_delivere
             found = case(setup)
             assert (found.partitions, found.processes, found.messages) == (4, 2, MESSAGES)
             assert found.messages_per_second > 0
+
+
+@pytest.mark.parametrize(("case", "options"), HTTP)
+def test_topics_are_measured_over_http(
+    tmp_path: Path, engine: LocalEngine, case: str, options: dict[str, Any]
+) -> None:  # fmt: skip
+    with connect(engine.address) as client:
+        found = getattr(http, case)(a_setup(client, engine, tmp_path, **options))
+    assert found.messages_per_second > 0
+    assert (found.requests_per_second is None) == (case != "http_publish")
+    assert (found.host_mib is None) == (case != "http_wait")
 
 
 def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
-from subscriber import RetryPolicy, Subscriber
+from subscriber import Flow, RetryPolicy, Subscriber
 from tests.integration.apache import SECONDS, Client, DeclaredError, Server
 from tests.integration.embedded import eventually
 from tests.integration.plain import (
@@ -88,6 +89,69 @@ def test_a_subscription_is_made_with_a_policy_for_what_is_not_handled(
     wrong = options(f1=text("topic"))
     assert refused(client, "createSubscription", text(flights), text("other"), wrong) == "invalid_request"
     assert catalog.subscriptions(flights) == ["some"]
+
+
+def test_a_subscription_is_made_with_a_filter_and_limits_and_both_can_be_changed(
+    client: Client, catalog: Catalog, flights: str
+) -> None:
+    def flow(**fields: tuple[int, Any]) -> tuple[int, Any]:
+        return struct({int(name[1:]): value for name, value in fields.items()})
+
+    place = text(flights), text("some")
+    asked = struct({8: text("hops > 2"), 9: flow(f1=(TType.DOUBLE, 50.0), f3=i32(7))})
+    client.result("createSubscription", *place, asked)
+    made = subscription(catalog, flights, "some")
+    assert made.filter == '{"sql":"hops > 2"}'
+    assert made.flow == Flow(messages_per_second=50, window_messages=7)
+    changes = {1: (TType.LIST, (TType.STRING, ["JFK"])), 3: struct({2: (TType.DOUBLE, 0.5)}), 5: flow(f4=i32(4096))}
+    client.result("updateSubscription", *place, struct(changes))
+    now = subscription(catalog, flights, "some")
+    assert (now.topics, now.filter, now.retry.first_seconds) == (("JFK",), made.filter, 0.5)
+    assert now.flow == Flow(messages_per_second=50, window_messages=7, window_bytes=4096)
+    client.result("updateSubscription", *place, struct({2: text(""), 4: i32(100), 6: text("failover")}))
+    last = subscription(catalog, flights, "some")
+    assert (last.topics, last.filter, last.bound, last.kind) == (("JFK",), None, 100, "failover")
+    for wrong in ({2: text("hops >")}, {5: flow(f1=(TType.DOUBLE, -1.0))}, {6: text("both")}, {4: i32(-1)}):
+        assert refused(client, "updateSubscription", *place, struct(wrong)) == "invalid_request"
+    assert refused(client, "updateSubscription", *place, None) == "invalid_request"
+    assert refused(client, "createSubscription", text(flights), text("t"), struct({8: text("=")})) == "invalid_request"
+    assert refused(client, "updateSubscription", text(flights), text("t"), struct({})) == "unknown_subscription"
+    assert (subscription(catalog, flights, "some"), catalog.subscriptions(flights)) == (last, ["some"])
+
+
+def test_nothing_is_delivered_in_a_pause_and_a_resume_or_its_end_is_the_end_of_it(
+    client: Client, catalog: Catalog, flights: str
+) -> None:
+    def pause(ms: int) -> None:
+        client.result("pauseSubscription", text(flights), text("s"), (TType.I64, ms))
+
+    create_subscription(client, flights, "s")
+    pause(0)
+    stored = subscription(catalog, flights, "s").pause
+    assert stored is not None
+    assert stored.until_ms is None
+    with attached(client, flights, "s") as received, attached_witness(client, flights) as witness:
+        put(client, flights, 0, message(b"first"))
+        eventually(lambda: witness.bodies() == [b"first"], "another subscription gets it", SECONDS)
+        assert received.calls == []
+        client.result("resumeSubscription", text(flights), text("s"))
+        eventually(lambda: received.bodies() == [b"first"], "it goes on", SECONDS)
+        pause(1500)
+        ending = subscription(catalog, flights, "s").pause
+        assert ending is not None
+        assert ending.until_ms == ending.since_ms + 1500
+        put(client, flights, 0, message(b"second"))
+        eventually(lambda: received.bodies() == [b"first", b"second"], "the pause is over", SECONDS)
+    for ms, code in ((-1, "invalid_request"), (1 << 62, "invalid_request")):
+        assert refused(client, "pauseSubscription", text(flights), text("s"), (TType.I64, ms)) == code
+    assert refused(client, "resumeSubscription", text(flights), text("nobody")) == "unknown_subscription"
+
+
+@contextmanager
+def attached_witness(client: Client, queue: str) -> Iterator[Received]:
+    create_subscription(client, queue, "witness")
+    with attached(client, queue, "witness") as received:
+        yield received
 
 
 def test_a_group_can_be_made_and_not_be_attached_to(client: Client, catalog: Catalog, flights: str) -> None:

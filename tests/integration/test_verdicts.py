@@ -19,7 +19,7 @@ from delivery.client import NewMessage, Observation
 from delivery.local import LocalEngine
 from delivery.metastore.policy import RetryPolicy
 from delivery.rpc.blocking import BlockingConnection
-from subscriber import Message, Subscriber
+from subscriber import ManualMessage, Message, Subscriber
 from tests.integration.embedded import ROOT, eventually
 from tests.integration.engine import RecordingSubscriber, engine
 from tests.integration.verdicts import judged
@@ -99,6 +99,30 @@ def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: C
         release.set()
         judged(client, "orders", "billing", "idle")
     judged(client, "orders", "billing", "no_listener")
+
+
+def test_a_message_that_nobody_acknowledges_is_told_though_those_behind_it_are(
+    running: LocalEngine, client: Client
+) -> None:
+    queue, kept = client.create_queue("kept", partitions=1), list[ManualMessage]()
+
+    def take(message: ManualMessage) -> None:
+        kept.append(message)
+        if message.body != b"kept":
+            message.ack()
+
+    subscriber = Subscriber("billing", zookeeper=running.address)
+    subscriber.subscribe("kept", start="earliest", manual=True, listener=take)
+    with subscriber:
+        stored = queue.put(b"kept")
+        for number in range(1, 6):
+            eventually(lambda: len(kept) == number, "each in a push of its own")  # noqa: B023 - it is called at once
+            queue.put(b"more")
+        found = judged(client, "kept", "billing", "handler_stuck")
+        assert f"message {stored.id} of kept/0" in found.verdict.text
+        assert (found.observation.out, found.observation.lag) == (1, 6)
+        kept[0].ack()
+        judged(client, "kept", "billing", "idle")
 
 
 def now(client: Client) -> Observation:

@@ -10,9 +10,10 @@ import msgspec
 import trio
 
 from delivery.dispatch.buffer import Piece
+from delivery.dispatch.ending import Ending
 from delivery.dispatch.link import Link
 from delivery.dispatch.scanner import MessageScanner
-from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.sender import MessageSender
 from delivery.dispatch.shares import Shares
 from delivery.dispatch.worker import SubscriptionWorker
 from delivery.errors import HootError, Throttled

@@ -56,6 +56,9 @@ class ScriptedStrands:
         self.most_busy = 0
         self.pause_seconds = 0.02
         self._submitted = trio.lowlevel.ParkingLot()
+        self.abreast = 8
+
+    def worked(self, messages: int, began: float) -> None: ...
 
     def submit(self, strand: Hashable, job: Callable[[], None]) -> None:
         self._waiting.setdefault(strand, deque()).append(job)
@@ -162,6 +165,8 @@ class Site:
         self.letters = KeptLetters()
         self.ledger = NotedLedger(self._moved)
         self.position = self.begin.position
+        self.worker_now: SubscriptionWorker
+        """That of the last run."""
 
     def _moved(self, position: int) -> None:
         self.position = position
@@ -173,7 +178,7 @@ class Site:
         )  # fmt: skip
 
     async def run(self, seconds: float) -> None:
-        worker = self.worker()
+        worker = self.worker_now = self.worker()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.process.serve)
             if self._strands is not None:

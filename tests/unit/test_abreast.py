@@ -89,7 +89,7 @@ def test_where_nothing_more_can_be_held_the_run_ends_and_nothing_is_lost(seed: i
         simulated(story)
 
 
-def test_a_slow_key_holds_up_neither_other_keys_nor_the_pushes_behind_it_but_their_answers() -> None:
+def test_a_slow_key_holds_up_neither_other_keys_nor_the_pushes_behind_it_nor_their_answers_but_the_position() -> None:
     async def story() -> None:
         begun: list[int] = []
         strands = ScriptedStrands(Random(1), within=0)
@@ -100,14 +100,15 @@ def test_a_slow_key_holds_up_neither_other_keys_nor_the_pushes_behind_it_but_the
             if message.number == 100:
                 while strands.step():
                     pass
-                assert set(begun) == {100, 101, 200, 201}
+                assert set(begun) == {100, 101, 200, 201, *range(300, 314)}
+                assert site.worker_now.unacknowledged == 5, "the last push is answered: nothing holds it up"
                 assert site.position == 0, "the first push has not ended"
 
-        site = Site([batch(100, *"ab"), batch(200, *"cba")], handle, strands=strands)
+        site = Site([batch(100, *"ab"), batch(200, *"cba"), batch(300, *"d" * 14)], handle, strands=strands)
         strands.pause_seconds = 1
         await site.run(5)
         assert begun[-1] == 202
-        assert site.position == 202
+        assert site.position == 313
 
     simulated(story)
 
@@ -146,6 +147,9 @@ class FakePush:
 
     def call(self, message: Message) -> None:
         self.events.append((self.turn[1], f"calls for {message.number}"))
+
+    def end_early(self, position: int) -> bool:
+        raise AssertionError("nothing is before it")
 
     def end(self, position: int, unhandled: list[Unhandled] | None) -> None:
         self._inbox.end(position)

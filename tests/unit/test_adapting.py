@@ -79,6 +79,20 @@ def test_it_shrinks_when_callbacks_slow_down_and_grows_again() -> None:
     assert worked_off(0.000_001, 60, adapting=adapting).messages == MAX
 
 
+@given(st.floats(0.5, 60), st.integers(2, 256))
+def test_who_works_on_several_at_the_same_time_gets_enough_for_all_and_in_small_pushes(
+    seconds_each: float, abreast: int
+) -> None:
+    adapting, now = Adapting(MAX), 0.0
+    for _ in range(20):
+        adapting.answered(1, now, now + seconds_each, abreast)
+        now += seconds_each
+    assert 2 * abreast <= adapting.messages <= 2 * abreast + 2 * TARGET_SECONDS / seconds_each
+    assert 1 <= adapting.largest <= max(1, adapting.messages // 4)
+    adapting.answered(1, now, now + seconds_each)
+    assert adapting.largest == adapting.messages <= 1 + 2 * TARGET_SECONDS / seconds_each
+
+
 def test_before_the_first_answer_it_is_small() -> None:
     assert (Adapting(MAX).messages, Adapting(7).messages) == (FIRST_MESSAGES, 7)
 

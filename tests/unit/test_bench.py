@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from delivery.bench.asking import check_ids
 from delivery.bench.catalogue import CASES, Case
 from delivery.bench.checking import BenchFailed, check_by_key, check_delivered, delivered
 from delivery.bench.cli import _OF_THE_COMMAND
@@ -19,6 +20,7 @@ from delivery.bench.report import Result, described, result, summary, with_fenci
 from delivery.bench.stage import Plan, Setup
 from delivery.bench.tallies import FAILING, NotYet, SpreadTally, StormTally
 from delivery.cli import run
+from delivery.messaging.polling import Given
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
 from delivery.storage.log import SegmentedLog
@@ -101,13 +103,13 @@ def test_what_a_case_declares_is_there(case: Case) -> None:
     assert callable(getattr(module, case.name.replace("-", "_")))
     given = {option for option in case.options if option not in _OF_THE_COMMAND}
     assert given <= set((Setup if case.needs_engine else Plan).__struct_fields__)
-    assert case.messages({"size": 100, "rate": 5.0, "subscriptions": 8}) > 0
+    assert case.messages({"size": 100, "rate": 5.0, "subscriptions": 8, "per_request": 10}) > 0
 
 
 # -- what is printed
 
 
-def rated(rate: int, **more: int) -> Result:
+def rated(rate: int, **more: float) -> Result:
     return msgspec.structs.replace(result("live", 100, rate * 2, 2.0, "fsync"), **more)
 
 
@@ -127,6 +129,20 @@ def test_the_line_and_the_json_say_how_many_partitions_and_processes(
 def test_a_case_without_an_engine_has_neither() -> None:
     line = described(result("floor", 8, 1000, 0.5))
     assert line == "floor 8 B: 2,000 messages/s, 0.0 MB/s (1,000 messages, no disk)"
+
+
+def test_what_was_measured_over_http_is_told() -> None:
+    line = described(msgspec.structs.replace(rated(300), case="http-publish", requests_per_second=30.0, connections=2))
+    assert line.startswith("http-publish 100 B: 300 messages/s, 0.0 MB/s, 30 requests/s (")
+    assert line.endswith("2 connections)")
+
+
+def test_no_rate_over_http_is_printed_for_polls_that_lost_or_doubled() -> None:
+    first, second = Given(b"1", b""), Given(b"2", b"")
+    check_ids([first, second], 2)
+    for polled in ([first], [first, first], [second, first]):
+        with pytest.raises(BenchFailed):
+            check_ids(polled, 2)
 
 
 def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:

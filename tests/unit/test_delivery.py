@@ -20,7 +20,7 @@ from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.taking import StateTaker
 from delivery.errors import Fenced, HootError
 from delivery.metastore.flow import Flow
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import Share, SubscriptionState
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
@@ -40,6 +40,7 @@ class ScriptedStates:
 
     def __init__(self, position: int = START) -> None:
         self.position, self.version = position, 0
+        self.shares: tuple[Share, ...] = ()
         self.taken: list[list[TakeState]] = []
         self.saved: list[int] = []
         self.error: HootError | None = None
@@ -54,6 +55,7 @@ class ScriptedStates:
 
     def _state(self, take: TakeState) -> Taken:
         state = SubscriptionState(self.position, take.epoch, take.preferences.generation, take.preferences.created_ms)
+        state = msgspec.structs.replace(state, shares=self.shares)
         return Versioned(state, Version(self.version))
 
 

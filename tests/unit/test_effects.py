@@ -17,6 +17,7 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message
 from subscriber import Retry
+from subscriber.async_sqlite import AsyncSQLitePositions, AsyncSQLiteSeen
 from subscriber.effects import Once, check_effects, exactly_once, idempotent
 from subscriber.listeners import check_listener
 from subscriber.sqlite import SQLitePositions, SQLiteSeen, SQLiteStore
@@ -235,3 +236,9 @@ def test_async_handlers_are_refused(kind: str, path: Path) -> None:
 
     with pytest.raises(InvalidRequest, match="a sync function"):
         opened(kind, path)[1](later)
+
+
+def test_async_stores_take_async_handlers_alone(path: Path) -> None:
+    for once in (exactly_once(AsyncSQLitePositions(path, "billing")), idempotent(AsyncSQLiteSeen(path, "billing"))):
+        with pytest.raises(InvalidRequest, match="an async function"):
+            once(handle)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.errors import TransactionExpired
 from delivery.api.rest.exchange import Exchange
+from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
 from delivery.cluster.queues import QueueTable
 from delivery.errors import (
@@ -47,7 +48,11 @@ def exchange(stage: Scene) -> Exchange:
 
 
 async def poll(on: Exchange, tx: bytes | None = None, start: bytes | int | None = None) -> list[bytes]:
-    return [one.payload async for one in await on.poll(TOPIC, ConsumeRequest(start, True, None, tx))]
+    return await payloads(await on.poll(TOPIC, ConsumeRequest(start, True, None, tx)))
+
+
+async def payloads(reading: Reading) -> list[bytes]:
+    return [payload async for stretch in reading.stretches() for payload in stretch.payloads]
 
 
 async def publish(on: Exchange, *bodies: bytes, tx: int | None = None) -> Published | None:
@@ -77,7 +82,7 @@ def test_a_poll_ends_where_the_partition_ended_when_it_began() -> None:
         await publish(on, b"2")
         polled = await on.poll(TOPIC, ConsumeRequest(None, True, None, None))
         await publish(on, b"3")
-        assert [one.payload async for one in polled] == [b"1", b"2"]
+        assert await payloads(polled) == [b"1", b"2"]
 
     tell(story)
 
@@ -93,6 +98,21 @@ def test_messages_and_their_groups_end_with_the_ttl_judged_by_the_marker() -> No
         assert await poll(on) == [b"stored"]
         stage.now_ms += 999_000
         assert await poll(on, start=0) == []
+
+    tell(story)
+
+
+def test_bodies_that_are_too_old_to_be_kept_are_missing_from_their_group_and_nothing_else() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(TOPIC, PublishRequest(TX, [b"early"]))
+        stage.now_ms += 3_600_000
+        await on.store(TOPIC, PublishRequest(TX, [b"late"]))
+        await publish(on, tx=TX)
+        await publish(on, b"behind")
+        owned = await stage.ownership.acquire(TOPIC.queue, 0)
+        stage.store.trim(owned.key, queue_settings(1), stage.now_ms + 89_000_000)
+        stage.tail.drop(owned.key)
+        assert await poll(on) == await poll(on, transaction(TX, TX)) == [b"late", b"behind"]
 
     tell(story)
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from delivery.api import connections as door
+from delivery.api import http11 as door
 from delivery.api.connections import Connections
 
 LARGE = 64 * 2**20

@@ -14,6 +14,7 @@ from delivery.api.leases import Leases
 from delivery.errors import InvalidRequest, MetadataUnavailable, SubscriptionBusy
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
+from delivery.networks import Networks
 
 PLACE = ("orders", "mail")
 MINE = ListenerRecord(address="10.0.0.1", port=7000, token="t" * 16, protocol="plain")
@@ -77,7 +78,7 @@ def play(story: Callable[[InTurn, Registered], Awaitable[None]]) -> None:
 
     async def run() -> None:
         registered = Registered()
-        leases = InTurn(registered, registered)
+        leases = InTurn(registered, registered, Networks())
         async with trio.open_nursery() as nursery:
             await nursery.start(leases.run)
             await story(leases, registered)

@@ -55,7 +55,7 @@ def test_each_kind_is_where_the_hosts_want_it_and_clients_find_it_there(data: Da
     assert client.queue("q") == record
     assert host(tree).subscriptions("q") == ["s"]
     assert catalog(tree).subscription("q", "s") == preferences()
-    assert tables_of(FakeZNodes(tree)) == {"queues", "topics", "owners", "persistence"}
+    assert tables_of(FakeZNodes(tree)) == {"queues", "topics", "owners", "transactions", "persistence"}
     assert {row.split(b"\0")[0] for row in data["p.metastore"]} == {b"", b"subscriptions", b"states", b"snapshots"}
 
 

@@ -12,7 +12,9 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.errors import ConfigError, HootError, ListenerRefused, SubscriberUnreachable, from_code
+from delivery.metastore.records import ListenerRecord
 from delivery.networks import Networks, parse_networks
+from delivery.rpc.hello import is_alive
 from delivery.rpc.pinned import allowed_addresses, connect
 
 EVERYWHERE = ["10.0.0.5", "172.17.0.2", "192.168.1.9", "93.184.216.34", "2001:db8::5", "fd12::1"]
@@ -128,6 +130,30 @@ def test_a_connection_goes_to_the_address_that_was_looked_at_and_to_no_other() -
 
     with_names(names, story)
     assert len(names.answers) == 1, "the name was looked up once"
+
+
+def listener_at(address: str, port: int) -> ListenerRecord:
+    return ListenerRecord(address=address, port=port, token="t" * 16)
+
+
+def test_who_is_asked_whether_it_lives_is_asked_in_the_allowed_networks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever subscribes would else have hosts, and other subscribers, call any address."""
+    everywhere, nowhere = Networks(), Networks(("10.0.0.0/8",))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def look_up(host: str, port: int | None, *_: int, **__: int) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port or 0))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        for address in ("127.0.0.1", "listener.example"):
+            assert is_alive(listener_at(address, port), "q", "s", [everywhere, nowhere]), "it may be alive"
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        assert is_alive(listener_at("listener.example", port), "q", "s", [everywhere]), "it says nothing"
+        server.accept()[0].close()
+    assert not is_alive(listener_at("127.0.0.1", port), "q", "s", [everywhere]), "nobody listens there any more"
 
 
 def test_the_error_is_told_by_its_code() -> None:

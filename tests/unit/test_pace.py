@@ -127,9 +127,12 @@ def test_a_limited_worker_delivers_evenly_in_order_and_follows_a_new_limit_at_on
             nursery.start_soon(worker.run, listener)
             await trio.sleep(10)
             assert 99 <= len(heard) <= 102
+            limited = [worker.parts.sender.is_limited]
             assert all(sum(1 for at, _ in heard if at < begun + second) <= 10 * second + 2 for second in range(1, 11))
             gate.limit(Flow(), 1)
             await trio.sleep(0.1)
+            limited.append(worker.parts.sender.is_limited)
+            assert limited == [True, False], "which is told"
             nursery.cancel_scope.cancel()
         assert [number for _, number in heard] == [100 * i + j for i in range(1, 21) for j in range(10)]
 

@@ -76,6 +76,19 @@ def test_the_first_push_that_is_out_waits_since_nothing_is_before_it() -> None:
     assert stage.pulse.first_out_since == stage.pulse.delivered_at == 1060
 
 
+def test_an_answer_to_a_later_push_does_not_hide_how_long_the_first_one_waits() -> None:
+    stage = Stage()
+    stage.push(110)
+    stage.push(120)
+    stage.clock.now += 40
+    stage.pulse.acknowledged("orders", "billing", 10)
+    stage.window.finish(stage.window._sent[1])
+    assert (stage.pulse.first_out_since, stage.pulse.acknowledged_at) == (1000, 1040)
+    stage.clock.now += 1
+    stage.push(130)
+    assert stage.pulse.first_out_since == 1000
+
+
 def test_only_what_was_pushed_before_is_redelivered() -> None:
     stage = Stage()
     stage.push(110)

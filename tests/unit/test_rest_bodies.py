@@ -1,8 +1,7 @@
-"""Receiving bodies: bounded in time, and over all requests together."""
+"""Receiving bodies: bounded, also over all requests together."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 import pytest
@@ -11,18 +10,15 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from delivery.api.rest.bodies import Bodies
-from delivery.api.rest.errors import SlowBody
 from delivery.errors import HootError, InvalidRequest, Throttled
 
 
-def request(pieces: Iterable[bytes | None]) -> Request:
-    """A request whose body comes in pieces; None for a pause without end, and the end of all is a disconnect."""
+def request(pieces: Iterable[bytes]) -> Request:
+    """A request whose body comes in pieces; the end of all is a disconnect."""
     rest = iter(pieces)
 
     async def receive() -> Message:
         piece = next(rest, b"gone")
-        if piece is None:
-            await trio.sleep_forever()
         if piece == b"gone":
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece, "more_body": piece != b""}
@@ -30,10 +26,11 @@ def request(pieces: Iterable[bytes | None]) -> Request:
     return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
-def received(bodies: Bodies, *pieces: bytes | None) -> bytes | HootError:
+def received(bodies: Bodies, *pieces: bytes) -> bytes | HootError:
     async def run() -> bytes | HootError:
         try:
-            async with bodies.received(request(pieces)) as body:
+            with bodies.intake() as intake:
+                body = await intake.receive(request(pieces))
                 assert bodies.bytes >= len(body)
                 return body
         except HootError as error:
@@ -50,12 +47,10 @@ def test_a_body_comes_in_pieces_and_takes_room_until_its_request_is_answered() -
 
 @pytest.mark.parametrize(
     ("pieces", "kind"),
-    [((b"abc", None), SlowBody), ((b"abcdef", b"ghijkl", b""), Throttled), ((b"abc",), InvalidRequest)],
+    [((b"abcdef", b"ghijkl", b""), Throttled), ((b"abc",), InvalidRequest)],
 )
-def test_what_does_not_come_in_time_does_not_fit_or_breaks_off_leaves_no_room_taken(
-    pieces: tuple[bytes | None, ...], kind: type[HootError]
-) -> None:
-    bodies = Bodies(10, seconds=0.05)
+def test_what_does_not_fit_or_breaks_off_leaves_no_room_taken(pieces: tuple[bytes, ...], kind: type[HootError]) -> None:
+    bodies = Bodies(10)
     assert isinstance(received(bodies, *pieces), kind)
     assert bodies.bytes == 0
 
@@ -64,11 +59,11 @@ def test_all_bodies_share_the_room() -> None:
     bodies = Bodies(10)
 
     async def run() -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(bodies.received(request([b"123456", b""])))
-            with pytest.raises(Throttled):
-                await stack.enter_async_context(bodies.received(request([b"12345", b""])))
-            await stack.enter_async_context(bodies.received(request([b"1234", b""])))
+        with bodies.intake() as first, bodies.intake() as second:
+            await first.receive(request([b"123456", b""]))
+            with bodies.intake() as third, pytest.raises(Throttled):
+                await third.receive(request([b"12345", b""]))
+            await second.receive(request([b"1234", b""]))
         assert bodies.bytes == 0
 
     trio.run(run)

@@ -7,11 +7,12 @@ from random import uniform
 
 from delivery.config import HostConfig
 from delivery.dispatch.buffer import Buffer, Piece
+from delivery.dispatch.ending import Ending
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import Parking
 from delivery.dispatch.retrier import Retrier
-from delivery.dispatch.sender import Ending, MessageSender
+from delivery.dispatch.sender import MessageSender
 from delivery.dispatch.target import STATUS_OK, More, Stream
 from delivery.dispatch.window import Window
 from delivery.errors import SubscriberUnreachable

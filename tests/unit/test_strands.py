@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from queue import SimpleQueue
 
+from subscriber.staff import Staff
 from subscriber.strands import Strands
 
 SECONDS = 30.0
@@ -59,6 +60,39 @@ def test_what_jobs_submit_while_the_threads_end_still_runs() -> None:
     begun.set()
     assert idle.wait(SECONDS)
     assert seen == [0]
+
+
+class Told(Staff):
+    """Says what it is told to."""
+
+    def worked(self, messages: int, began: float, now: float, wanted: int) -> None:
+        self.wanted = wanted
+
+
+def test_there_come_and_go_threads_as_the_staff_says_and_a_strand_keeps_its_order() -> None:
+    idle, staff = threading.Event(), Told()
+    strands = Strands(1, idle.set, staff)
+    order, ended = list[int](), SimpleQueue[None]()
+
+    def grow() -> None:
+        staff.size = 3
+        strands.worked(1, 0.0)
+
+    strands.submit("first", grow)
+    together = threading.Barrier(3)
+    for strand in "abc":
+        strands.submit(strand, lambda: ended.put(None) if together.wait(SECONDS) >= 0 else None)
+    for _ in "abc":
+        ended.get(timeout=SECONDS)
+    assert strands.abreast == 3
+    assert staff.wanted >= 1
+    staff.size = 1
+    strands.worked(1, 0.0)
+    for number in range(100):
+        strands.submit("a", lambda number=number: order.append(number))  # type: ignore[misc]
+    strands.stop()
+    assert idle.wait(SECONDS)
+    assert (order, strands.is_idle) == (list(range(100)), True)
 
 
 def test_threads_that_have_nothing_to_do_end_at_once_and_know_themselves() -> None:

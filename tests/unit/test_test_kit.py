@@ -309,3 +309,11 @@ def test_a_scanner_does_not_wait_for_what_nobody_brings(hoot: Engine) -> None:
     for scan in (queue.scanner, lambda **options: queue.partition_scanner(0, **options)):
         with pytest.raises(InvalidRequest, match="follow"):
             scan(follow=True)
+
+
+def test_transactions_are_refused_rather_than_pretended(hoot: Engine) -> None:
+    client = hoot.connect()
+    queue = client.create_queue("orders")
+    for refused in (client.transaction, lambda: client.transactions, lambda: queue.scanner(isolation="committed")):
+        with pytest.raises(InvalidRequest, match="transactions"):
+            refused()

@@ -49,6 +49,10 @@ CASES: list[tuple[Name, Observation]] = [
     ("catching_up", seen(**BEHIND)),
     ("catching_up", seen(**BEHIND, full=True, out=3, out_since_ms=ago(1), trend=-0.5)),
     ("stalled", seen(**(BEHIND | QUIET))),
+    ("limited", seen(**(BEHIND | QUIET), limited=True)),
+    ("limited", seen(**BEHIND, limited=True, out=3, out_since_ms=ago(1), trend=-0.5)),
+    ("healthy", seen(limited=True, oldest_ms=ago(2))),
+    ("window_full", seen(**BEHIND, limited=True, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**BEHIND, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**STUCK, callback=msgspec.structs.replace(AT_WORK, moving=True))),
     ("key_parked", seen(parked=7, parked_keys=2, failures=3, error="ValueError: no")),
@@ -103,12 +107,14 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
     ("observation", "says"),
     [
         (seen(**STUCK, callback=AT_WORK), ["on_order", str(AT_WORK.message >> 15), "orders/0", "40 s"]),
+        (seen(**STUCK, callback=msgspec.structs.replace(AT_WORK, name="")), ["acknowledged", "orders/0", "40 s"]),
         (seen(failing=id_at(5), failures=2, error="ValueError: no", again_ms=NOW + 9000), ["2 times", "9 s", "no"]),
         (seen(parked=7, parked_keys=2, failures=1, parking_full=True), ["7 messages", "2 keys", "once", "release"]),
         (seen(stage="no_owner", trouble="the disk is full"), ["the disk is full", "hoot host list"]),
         (seen(unreachable_ms=ago(9), unreachable="refused"), ["refused", "subscriber"]),
         (seen(paused_ms=ago(60), paused_until_ms=NOW + 60_000), ["60 s more", "resume"]),
         (seen(**QUIET, filtered=True, heard=id_at(600)), ["hoot subscription explain"]),
+        (seen(**BEHIND, limited=True, trend=0.5), ["its own limits", "10 min behind, which grows", "update"]),
     ],
 )
 def test_the_text_names_what_is_the_matter_and_what_to_do(observation: Observation, says: list[str]) -> None:
@@ -140,3 +146,7 @@ def test_any_snapshot_whatever_has_one_verdict(data: st.DataObject) -> None:
     assert judged.name in LEVELS
     assert judged.text
     assert judged == verdict(observation)
+
+
+def test_where_members_share_a_partition_it_says_which_of_them_it_is_about() -> None:
+    assert verdict(seen(**STUCK, member="billing-3")).text == f"member billing-3: {verdict(seen(**STUCK)).text}"

@@ -77,6 +77,23 @@ def test_one_push_may_always_go_out_and_the_next_only_within_both_limits() -> No
     assert not window.has_room(1, 51)
 
 
+def test_what_is_answered_gives_room_for_more_up_to_what_a_fault_may_deliver_twice() -> None:
+    window = Window(0, messages_max=30, bytes_max=300)
+    window.messages_max = 10
+    first, *others = [window.admit(number, 5, 10) for number in (10, 20)]
+    assert not window.has_room(5, 10)
+    for last_id in (30, 40, 50, 60):
+        window.finish(others.pop())
+        assert window.has_room(5, 10)
+        others.append(window.admit(last_id, 5, 10))
+    window.finish(others.pop())
+    assert (window.unacknowledged, window.has_room(5, 10)) == (5, False)
+    window.finish(first)
+    assert (window.position, window.has_room(10, 300), window.has_room(5, 301)) == (60, True, True)
+    window.admit(70, 5, 290)
+    assert not window.has_room(1, 11)
+
+
 def test_what_a_filter_leaves_out_is_covered_by_the_push_behind_it_also_after_a_rewind() -> None:
     window, (first,) = filled(10)
     window.finish(first)

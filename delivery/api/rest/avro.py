@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any, Final
 
 import fastavro
@@ -13,7 +15,7 @@ import msgspec
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
 from delivery.api.rest.streams import Blocks
 from delivery.errors import InvalidRequest
-from delivery.messaging.polling import Given
+from delivery.messaging.ids import ID_BYTES
 from delivery.rpc.idl import idl_path
 
 CONTENT_TYPE: Final = "avro/binary"
@@ -39,7 +41,7 @@ def read_consume(body: bytes) -> ConsumeRequest:
 def write_published(record: Published) -> bytes:
     """A PublishResponse."""
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, _schema("PublishResponse"), msgspec.to_builtins(record))
+    fastavro.schemaless_writer(out, schema("PublishResponse"), msgspec.to_builtins(record))
     return out.getvalue()
 
 
@@ -48,14 +50,14 @@ class AvroBlocks(Blocks):
 
     content_type = CONTENT_TYPE
 
-    def _item(self, given: Given) -> list[bytes]:
-        return [long(len(given.id)), given.id, long(len(given.payload)), given.payload]
-
-    def _block(self, parts: list[bytes], count: int, *, first: bool, last: bool) -> bytes:
+    def _block(self, ids: Sequence[bytes], payloads: Sequence[bytes], *, first: bool, last: bool) -> bytes:
         del first
-        return b"".join([long(count), *parts] if count else []) + (b"\0" if last else b"")
+        parts = zip(repeat(_ID_SIZE), ids, map(long, map(len, payloads)), payloads)
+        count = [long(len(ids))] if ids else []
+        return b"".join((*count, *chain.from_iterable(parts), b"\0" if last else b""))
 
 
+@lru_cache(maxsize=4096)
 def long(number: int) -> bytes:
     """A number that is not negative, in zigzag and seven bits a byte."""
     rest, out = number << 1, bytearray()
@@ -66,15 +68,24 @@ def long(number: int) -> bytes:
     return bytes(out)
 
 
+_ID_SIZE: Final = long(ID_BYTES)
+
+
 @lru_cache
-def _schema(name: str) -> Any:
-    return fastavro.parse_schema(json.loads(idl_path(f"topics/{name}.avsc").read_text()))
+def schema(name: str) -> Any:
+    """A schema of `idl/topics`, parsed."""
+    return fastavro.parse_schema(json.loads(schema_text(name)))
+
+
+def schema_text(name: str) -> str:
+    """A schema of `idl/topics`, in JSON."""
+    return idl_path(f"topics/{name}.avsc").read_text()
 
 
 def _read(name: str, body: bytes) -> dict[str, Any]:
     """The record at the beginning of a body; bytes behind it mean nothing, as in the original."""
     try:
-        found: Any = fastavro.schemaless_reader(io.BytesIO(body), _schema(name), None)
+        found: Any = fastavro.schemaless_reader(io.BytesIO(body), schema(name), None)
     except (EOFError, LookupError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InvalidRequest(f"the body is no {name} in Avro's binary encoding") from error
     return dict(found)

@@ -10,6 +10,12 @@ from starlette.responses import Response
 
 from delivery.api.rest.codecs import wants_json
 from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, UnknownQueue
+from delivery.transactions.errors import (
+    TransactionConflict,
+    TransactionFinished,
+    TransactionInvalid,
+    UnknownTransaction,
+)
 
 RETRY_SECONDS: Final = "1"
 
@@ -39,8 +45,26 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
     (UnknownQueue, 404, "create the topic with PUT"),
     (QueueExists, 409, "its properties are changed with PUT …/properties"),
     (TransactionExpired, 500, "begin another transaction"),
+    (UnknownTransaction, 404, "begin one with POST /v1/transactions"),
+    (TransactionFinished, 409, "begin another transaction"),
+    (TransactionInvalid, 409, "take back what it published, then abort it"),
+    (TransactionConflict, 409, "take back what it published, abort it, and do it again in another"),
     (InvalidRequest, 400, "docs/rest.md shows every request"),
 )
+
+
+STATUS_TEXTS: Final = {
+    400: "What was sent means nothing here",
+    404: "There is no such topic",
+    408: "The body did not come in time",
+    409: "There is a topic of that name",
+    413: "The body, or a message in it, is too large",
+    415: "The body is compressed in a way that is not known here",
+    500: "The transaction is too old, or the host failed",
+    503: "Not now: nobody owns the topic at this moment, or the host is busy",
+}
+EVERYWHERE: Final = (408, 413, 415, 500, 503)
+"""What any call may answer."""
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.errors import TransactionExpired
-from delivery.api.rest.ledgers import NOTED, Ledgers, messages_in
+from delivery.api.rest.ledgers import Ledgers
+from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
-from delivery.batch import BATCH_COUNT_MAX, Header, Row, encode
+from delivery.batch import BATCH_COUNT_MAX, Row, encode
+from delivery.batch.encode import assemble_plain
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
@@ -17,19 +19,20 @@ from delivery.errors import HootError, InvalidRequest, UnknownOutcome, UnknownQu
 from delivery.messaging import marks
 from delivery.messaging.ids import read_start
 from delivery.messaging.names import PARTITION, TRANSACTION_LIFE_MS
-from delivery.messaging.polling import Given, Group, Poll, check_limit
+from delivery.messaging.polling import Poll, check_limit
 from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.records import TopicRecord
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import Clock, wall_clock_ms
 
-READ_BYTES: Final = 128 * 1024
-"""Read at once for a poll, unless a single batch is larger: its messages pass through Python one by one."""
 MESSAGES_MAX: Final = 1_000_000
 """In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
 _POINTERS_PER_MS: Final = 1_000_000
 """A write pointer tells when its transaction began."""
+
+
+T = TypeVar("T")
 
 
 class Exchange:
@@ -54,9 +57,11 @@ class Exchange:
             self._check_life(pointer)
         if pointer is not None and not bodies:
             group = (await self._ledgers.caught_up(owned)).group(pointer)
-            stored = await self._store(topic, [marks.marker(pointer, group)], aside=True)
+            stored = await self._store(topic, _packed([marks.marker(pointer, group)]), aside=True)
+        elif pointer is not None:
+            stored = await self._store(topic, _packed(marks.published(bodies, pointer)), aside=False)
         else:
-            stored = await self._store(topic, marks.published(bodies, pointer), aside=False)
+            stored = await self._store(topic, _plain(bodies), aside=False)
         last = stored[-1].base_id + stored[-1].count - 1
         return None if pointer is None else published(pointer, stored[0].base_id, last)
 
@@ -65,15 +70,15 @@ class Exchange:
         if request.pointer is None or not request.messages:
             raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
         await self._own(topic)
-        await self._store(topic, marks.stored(_checked(request.messages), request.pointer), aside=True)
+        await self._store(topic, _packed(marks.stored(_checked(request.messages), request.pointer)), aside=True)
 
     async def rollback(self, topic: Topic, record: Published) -> None:
         """Take back what a publish answered with. Twice is fine."""
         what = rollback_of(record)
         await self._own(topic)
-        await self._store(topic, [marks.rolled_back(what)], aside=True)
+        await self._store(topic, _packed([marks.rolled_back(what)]), aside=True)
 
-    async def poll(self, topic: Topic, request: ConsumeRequest) -> AsyncIterator[Given]:
+    async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
         """The messages that there are now, to be read as they are needed."""
         owned, record = await self._own(topic)
         limit = check_limit(request.limit)
@@ -81,7 +86,7 @@ class Exchange:
         snapshot = None if request.transaction is None else read_snapshot(request.transaction)
         until = owned.watermark
         ledger = None if snapshot is None else await self._ledgers.caught_up(owned)
-        return _read(owned, Poll(start, limit, snapshot, ledger), until)
+        return Reading(owned, Poll(start, limit, snapshot, ledger), until, self._ledgers)
 
     async def _own(self, topic: Topic) -> tuple[OwnedPartition, TopicRecord]:
         try:
@@ -97,12 +102,9 @@ class Exchange:
                 f"transaction {pointer} began more than {TRANSACTION_LIFE_MS // 3_600_000} hours ago"
             )
 
-    async def _store(self, topic: Topic, rows: Sequence[Row], *, aside: bool) -> list[Stored]:
-        """Store rows in as many batches as they need, of which a fault may leave the first ones alone."""
-        parts = [rows[at : at + BATCH_COUNT_MAX] for at in range(0, len(rows), BATCH_COUNT_MAX)]
-        begun = [
-            self._publisher.begin(topic.queue, PARTITION, encode(part, PARTITION), aside=aside) for part in parts
-        ]  # fmt: skip
+    async def _store(self, topic: Topic, batches: Sequence[bytes], *, aside: bool) -> list[Stored]:
+        """Store batches in order; a fault may leave the first ones alone."""
+        begun = [self._publisher.begin(topic.queue, PARTITION, batch, aside=aside) for batch in batches]
         stored: list[Stored] = []
         for pending in begun:
             try:
@@ -114,48 +116,21 @@ class Exchange:
         return stored
 
 
+def _packed(rows: Sequence[Row]) -> list[bytes]:
+    """The batches that rows need."""
+    return [encode(part, PARTITION) for part in _parts(rows)]
+
+
+def _plain(bodies: Sequence[bytes]) -> list[bytes]:
+    """The batches that messages of no transaction need, which have nothing but bodies."""
+    return [assemble_plain("", part, PARTITION) for part in _parts(bodies)]
+
+
+def _parts(whole: Sequence[T]) -> list[Sequence[T]]:
+    return [whole[at : at + BATCH_COUNT_MAX] for at in range(0, len(whole), BATCH_COUNT_MAX)]
+
+
 def _checked(messages: Sequence[bytes]) -> Sequence[bytes]:
     if len(messages) > MESSAGES_MAX:
         raise InvalidRequest(f"a request has at most {MESSAGES_MAX} messages, not {len(messages)}")
     return messages
-
-
-async def _read(owned: OwnedPartition, poll: Poll, until: int) -> AsyncIterator[Given]:
-    """What a poll gives of a partition up to `until`."""
-    after = poll.start.after
-    while after < until:
-        chunk = await owned.read(after, READ_BYTES, _never_given)
-        if chunk is None:
-            return
-        for message in messages_in(chunk, owned.key.queue, after):
-            if poll.finished or message.number > until:
-                return
-            found = poll.step(message)
-            if isinstance(found, Group):
-                async for given in _bodies(owned, poll, found):
-                    yield given
-            elif found is not None:
-                yield found
-        after = chunk.last_id
-
-
-async def _bodies(owned: OwnedPartition, poll: Poll, group: Group) -> AsyncIterator[Given]:
-    """The bodies of a group; those that are too old to be kept are not there any more."""
-    for wanted in group.ranges:
-        after = wanted.first - 1
-        while after < wanted.last:
-            chunk = await owned.read(after, READ_BYTES)
-            if chunk is None:
-                return
-            for message in messages_in(chunk, owned.key.queue, after):
-                if poll.finished:
-                    return
-                given = poll.body(group, message) if message.number <= wanted.last else None
-                if given is not None:
-                    yield given
-            after = chunk.last_id
-
-
-def _never_given(_: Header, dictionary: bytes) -> bool:
-    """Whether a poll need not read a batch with that dictionary: bodies come with their marker."""
-    return dictionary in NOTED

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from delivery.api.rest.streams import StreamResponse
-from delivery.errors import DeadlineExceeded, HostUnreachable, NotOwner
+from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, NotOwner
 from delivery.metastore.records import HostRecord
 
 MARK: Final = "hoot-forwarded-by"
@@ -35,8 +35,24 @@ class Forwarder:
         """`me` is this host's id; `hosts` gives those that live now."""
         self._me, self._hosts = me, hosts
 
-    async def forward(self, request: Request, body: bytes, refusal: NotOwner) -> Response:
-        """The answer of the owner that `refusal` names.
+    async def forward_waiting(self, request: Request, body: bytes, refusal: NotOwner, seconds: float) -> Response:
+        """The answer to a poll that may wait so long; an empty one when the client has left, as this host then does."""
+        outcome: Response | HootError = Response()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_gone, request, nursery.cancel_scope)
+            try:
+                outcome = await self.forward(request, body, refusal, SILENCE_SECONDS + seconds)
+            except HootError as error:  # not out of the nursery, which would make a group of it
+                outcome = error
+            nursery.cancel_scope.cancel()
+        if isinstance(outcome, HootError):
+            raise outcome
+        return outcome
+
+    async def forward(
+        self, request: Request, body: bytes, refusal: NotOwner, silence: float = SILENCE_SECONDS
+    ) -> Response:  # fmt: skip
+        """The answer of the owner that `refusal` names, which says nothing for so many seconds at most.
 
         Raises `refusal` where there is no such host, or the request was handed on already; HostUnreachable and
         DeadlineExceeded: nobody knows what became of a publish.
@@ -44,7 +60,7 @@ class Forwarder:
         owner = next((host for host in self._hosts() if host.host_port == refusal.address), None)
         if owner is None or owner.http_port is None or MARK in request.headers:
             raise refusal
-        exchange = _Exchange(owner)
+        exchange = _Exchange(owner, silence)
         try:
             head = await exchange.ask(request, body, self._me)
             pieces = exchange.pieces()
@@ -59,8 +75,8 @@ class Forwarder:
 class _Exchange:
     """One request to another host, on a connection of its own."""
 
-    def __init__(self, host: HostRecord) -> None:
-        self._host = host
+    def __init__(self, host: HostRecord, silence: float) -> None:
+        self._host, self._silence = host, silence
         self._http = h11.Connection(h11.CLIENT)
         self._stream: trio.SocketStream | None = None
 
@@ -70,7 +86,9 @@ class _Exchange:
         assert port is not None
         headers = [("host", f"{address}:{port}"), ("content-length", str(len(body))), (MARK, me)]
         headers += [(name, request.headers[name]) for name in _KEPT if name in request.headers]
-        ask = h11.Request(method=request.method, target=request.scope["raw_path"], headers=headers)
+        query = request.scope["query_string"]
+        target = request.scope["raw_path"] + (b"?" + query if query else b"")
+        ask = h11.Request(method=request.method, target=target, headers=headers)
         with self._told():
             with trio.fail_after(CONNECT_SECONDS):
                 self._stream = await trio.open_tcp_stream(address, port)
@@ -102,7 +120,7 @@ class _Exchange:
         """The next event of the answer."""
         assert self._stream is not None
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            with trio.fail_after(SILENCE_SECONDS):
+            with trio.fail_after(self._silence):
                 self._http.receive_data(await self._stream.receive_some())
         return event
 
@@ -115,6 +133,12 @@ class _Exchange:
             raise DeadlineExceeded(f"{where}, which owns the topic, did not answer in time") from None
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError) as error:
             raise HostUnreachable(f"{where}, which owns the topic, did not answer: {error}") from error
+
+
+async def _until_gone(request: Request, scope: trio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 async def _whole(head: h11.Response, pieces: AsyncIterator[bytes], exchange: _Exchange) -> Response:

@@ -17,6 +17,8 @@ from delivery.publish.writer import Clock
 from delivery.storage.base import Chunk, PartitionKey
 
 _READ_BYTES: Final = 1024 * 1024
+_NOTES_MIN: Final = 1000
+"""So many notes are never too many."""
 NOTED: Final = tuple(bytes((len(name),)) + name.encode() for name in (STORED, ROLLBACK))
 """The dictionaries of the batches that a ledger is made from."""
 
@@ -26,12 +28,15 @@ class _Kept:
 
     def __init__(self, owned: OwnedPartition) -> None:
         self.owned, self.ledger, self.lock = owned, Ledger(), trio.Lock()
+        self.notes_max = _NOTES_MIN
+        """From so many on it is worth a look which ones are needed no longer."""
 
 
 class Ledgers:
     """For the trio thread. A partition that is owned anew gets a new ledger: what it noted is in the log."""
 
-    def __init__(self, now_ms: Clock) -> None:
+    def __init__(self, now_ms: Clock | None = None) -> None:
+        """With a clock, what is older than the queue's ttl is not noted; without, what is not stored any more."""
         self._now_ms = now_ms
         self._kept: dict[PartitionKey, _Kept] = {}
 
@@ -47,9 +52,16 @@ class Ledgers:
         until = owned.watermark
         async with kept.lock:
             await _catch_up(owned, kept.ledger, until)
-            if owned.settings.ttl_seconds is not None:
-                kept.ledger.forget(first_id_at(self._now_ms() - round(owned.settings.ttl_seconds * 1000)))
+            await self._forget(kept)
         return kept.ledger
+
+    async def _forget(self, kept: _Kept) -> None:
+        ttl_seconds = kept.owned.settings.ttl_seconds
+        if self._now_ms is not None and ttl_seconds is not None:
+            kept.ledger.forget(first_id_at(self._now_ms() - round(ttl_seconds * 1000)))
+        elif len(kept.ledger) > kept.notes_max:
+            kept.ledger.forget((await kept.owned.bounds()).first_id)
+            kept.notes_max = max(_NOTES_MIN, 2 * len(kept.ledger))
 
 
 async def _catch_up(owned: OwnedPartition, ledger: Ledger, until: int) -> None:

@@ -10,53 +10,60 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from delivery.api.rest import texts
+from delivery.api.rest import openapi, texts
 from delivery.api.rest.administration import Administration, Topic
-from delivery.api.rest.bodies import Bodies
-from delivery.api.rest.codecs import Codec, answer_codec, request_codec, rollback_codec
-from delivery.api.rest.errors import error_response
+from delivery.api.rest.bodies import Bodies, Intake
+from delivery.api.rest.codecs import answer_codec, request_codec, rollback_codec
+from delivery.api.rest.errors import SlowBody, error_response
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.forwarding import Forwarder
-from delivery.api.rest.requests import ConsumeRequest
-from delivery.api.rest.streams import StreamResponse, encoded
-from delivery.errors import DeadlineExceeded, HootError, NotOwner, Throttled
+from delivery.api.rest.operations import OPERATIONS
+from delivery.api.rest.polls import Polls
+from delivery.api.rest.shortcut import Endpoint, Shortcut
+from delivery.api.rest.waits import Waits, wait_seconds
+from delivery.errors import DeadlineExceeded, HootError, NotOwner
 from delivery.messaging.names import read_properties
 
+BODY_SECONDS: Final = 30.0
+"""From the head of a request to the end of its body."""
 CALL_SECONDS: Final = 30.0
-"""From the whole request to the answer, of a poll to its first block."""
-POLLS_MAX: Final = 256
-"""Answers on their way at once; each holds a block and what it is made of."""
-_TOPICS: Final = "/v1/namespaces/{namespace}/topics"
-_TOPIC: Final = f"{_TOPICS}/{{topic}}"
+"""From the whole request to the answer, of a poll to its first block; what a poll may wait comes on top."""
 
 Call = Callable[[Request, bytes], Awaitable[Response]]
+Answered = Callable[[Call], Endpoint]
+"""Makes an endpoint of a call; see `TopicRoutes.answered`."""
 
 
 class TopicRoutes:
     """The calls, each on a received body."""
 
     def __init__(
-        self, administration: Administration, exchange: Exchange, forwarder: Forwarder, bodies: Bodies
+        self, administration: Administration, exchange: Exchange, forwarder: Forwarder, bodies: Bodies,
+        waiting_polls_max: int,
     ) -> None:  # fmt: skip
         self._administration, self._exchange = administration, exchange
         self._forwarder, self._bodies = forwarder, bodies
-        self._polls = 0
+        self.waits = Waits(waiting_polls_max)
+        self._polls = Polls(self.waits)
+        self._endpoints = {name: self.answered(call) for name, call in self._calls().items()}
+
+    def app(self, others: Callable[[Sequence[Route]], ASGIApp], more: Callable[[Answered], Sequence[Route]]) -> ASGIApp:
+        """All of it: the application that `others` makes of the routes and of `more`, and the short way past it."""
+        return Shortcut(others([*self.routes(), *more(self.answered)]), self._endpoints)
 
     def routes(self) -> Sequence[Route]:
         """All paths."""
-        found: list[tuple[str, str, Call]] = [
-            (_TOPICS, "GET", self._list),
-            (_TOPIC, "PUT", self._create),
-            (_TOPIC, "GET", self._show),
-            (_TOPIC, "DELETE", self._delete),
-            (f"{_TOPIC}/properties", "PUT", self._update),
-            (f"{_TOPIC}/publish", "POST", self._owned(self._publish)),
-            (f"{_TOPIC}/store", "POST", self._owned(self._store)),
-            (f"{_TOPIC}/rollback", "POST", self._owned(self._rollback)),
-            (f"{_TOPIC}/poll", "POST", self._owned(self._poll)),
-        ]
-        return [Route(path, self._answered(call), methods=[method]) for path, method, call in found]
+        found = [Route(one.path, self._endpoints[one.name], methods=[one.method]) for one in OPERATIONS]
+        return [*found, Route(openapi.PATH, _describe, methods=["GET"])]
+
+    def _calls(self) -> dict[str, Call]:
+        return {
+            "list": self._list, "create": self._create, "show": self._show, "delete": self._delete,
+            "update": self._update, "publish": self._owned(self._publish), "store": self._owned(self._store),
+            "rollback": self._owned(self._rollback), "poll": self._owned(self._poll),
+        }  # fmt: skip
 
     async def _list(self, request: Request, _: bytes) -> Response:
         return _json(await self._administration.names(request.path_params["namespace"]))
@@ -94,23 +101,15 @@ class TopicRoutes:
 
     async def _poll(self, request: Request, body: bytes) -> Response:
         codec = request_codec(request.headers)
-        wanted = codec.read_consume(body)
-        if self._polls >= POLLS_MAX:
-            raise Throttled(f"{POLLS_MAX} polls are being answered at this moment")
-        self._polls += 1
+        wanted, answer = codec.read_consume(body), answer_codec(request.headers, codec)
+        seconds = wait_seconds(request)
+        slot = await self._polls.begin(patient=seconds > 0)
         try:
-            return await self._begin_poll(_topic(request), wanted, answer_codec(request.headers, codec))
+            reading = await self._exchange.poll(_topic(request), wanted)
+            return await self._polls.answer(slot, reading, answer, seconds, request.receive)
         except BaseException:
-            self._polled()
+            slot.give_back()
             raise
-
-    async def _begin_poll(self, topic: Topic, wanted: ConsumeRequest, answer: Codec) -> Response:
-        blocks = encoded(await self._exchange.poll(topic, wanted), answer.blocks())
-        first = await anext(blocks)
-        return StreamResponse(first, blocks, answer.content_type, self._polled)
-
-    def _polled(self) -> None:
-        self._polls -= 1
 
     def _owned(self, call: Call) -> Call:
         """The call on the host that owns the topic's partition."""
@@ -119,29 +118,46 @@ class TopicRoutes:
             try:
                 return await call(request, body)
             except NotOwner as refusal:
-                return await self._forwarder.forward(request, body, refusal)
+                return await self._forward(request, body, refusal)
 
         return at_owner
 
-    def _answered(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
+    async def _forward(self, request: Request, body: bytes, refusal: NotOwner) -> Response:
+        seconds = wait_seconds(request)
+        if not seconds:
+            return await self._forwarder.forward(request, body, refusal)
+        with self.waits.one():
+            return await self._forwarder.forward_waiting(request, body, refusal, seconds)
+
+    def answered(self, call: Call) -> Endpoint:
         """The call with its body received, and its errors made into answers."""
 
         async def endpoint(request: Request) -> Response:
-            received = False
-            try:
-                async with self._bodies.received(request) as body:
-                    received = True
-                    with trio.move_on_after(CALL_SECONDS):
+            with self._bodies.intake() as intake:
+                try:
+                    with trio.move_on_after(BODY_SECONDS) as scope:
+                        body = await intake.receive(request)
+                        scope.deadline = trio.current_time() + CALL_SECONDS + wait_seconds(request)
                         return await call(request, body)
-                    raise DeadlineExceeded(f"there was no outcome within {CALL_SECONDS:g} seconds")
-            except HootError as error:
-                return error_response(error, request.headers, received=received)
+                    raise _too_slow(intake)
+                except HootError as error:
+                    return error_response(error, request.headers, received=intake.complete)
 
         return endpoint
 
 
+def _too_slow(intake: Intake) -> HootError:
+    if intake.complete:
+        return DeadlineExceeded(f"there was no outcome within {CALL_SECONDS:g} seconds")
+    return SlowBody(f"the body did not come within {BODY_SECONDS:g} seconds")
+
+
 def _topic(request: Request) -> Topic:
     return Topic(request.path_params["namespace"], request.path_params["topic"])
+
+
+async def _describe(_: Request) -> Response:
+    return _json(openapi.document())
 
 
 def _json(value: object) -> Response:

@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 import json
-from binascii import b2a_base64
-from typing import Any, Final, TypeVar
+import re
+from binascii import b2a_base64, hexlify
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
 from delivery.api.rest.streams import Blocks
 from delivery.errors import InvalidRequest
-from delivery.messaging.polling import Given
 
 CONTENT_TYPE: Final = "application/json"
+
+_ID: Final = re.compile("([0-9a-fA-F]{2})*", re.ASCII)
 
 T = TypeVar("T")
 
 
-class _Publish(msgspec.Struct, rename="camel"):
+def _shown(**schema: object) -> msgspec.Meta:
+    """What only the document says: these are refused later, after a topic that is missing."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
+_Digits = Annotated[str, _shown(pattern="^([0-9a-fA-F]{2}){20,}$")]
+_Time = Annotated[int, _shown(minimum=0)]
+_Limit = Annotated[int, _shown(minimum=1)]
+
+
+class Publish(msgspec.Struct, rename="camel"):
+    """A PublishRequest."""
+
     transaction_write_pointer: int | None = None
     messages: list[bytes] = []
 
 
-class _Consume(msgspec.Struct, rename="camel"):
-    start_from: str | int | None = None
+class Consume(msgspec.Struct, rename="camel"):
+    """A ConsumeRequest."""
+
+    start_from: _Digits | _Time | None = None
     inclusive: bool = True
-    limit: int | None = None
+    limit: _Limit | None = None
     transaction: bytes | None = None
+
+
+class Message(msgspec.Struct):
+    """What a poll answers for one message."""
+
+    id: Annotated[str, _shown(pattern="^[0-9a-f]{40}$")]
+    payload: bytes
 
 
 def read_publish(body: bytes) -> PublishRequest:
     """A PublishRequest. Raises InvalidRequest."""
-    found = _read(body, _Publish)
+    found = _read(body, Publish)
     return PublishRequest(_pointer(found.transaction_write_pointer), found.messages)
 
 
@@ -43,7 +67,7 @@ def read_published(body: bytes) -> Published:
 
 def read_consume(body: bytes) -> ConsumeRequest:
     """A ConsumeRequest. Raises InvalidRequest."""
-    found = _read(body, _Consume)
+    found = _read(body, Consume)
     given = found.start_from
     start = _id(given) if isinstance(given, str) else given
     return ConsumeRequest(start, found.inclusive, found.limit, found.transaction)
@@ -75,13 +99,13 @@ class JsonBlocks(Blocks):
 
     content_type = CONTENT_TYPE
 
-    def _item(self, given: Given) -> list[bytes]:
-        payload = b2a_base64(given.payload, newline=False)
-        return [b'{"id":"%b","payload":"%b"}' % (given.id.hex().encode(), payload)]
-
-    def _block(self, parts: list[bytes], count: int, *, first: bool, last: bool) -> bytes:
-        begin = b"[" if first else b"," if count else b""
-        return begin + b",".join(parts) + (b"]" if last else b"")
+    def _block(self, ids: Sequence[bytes], payloads: Sequence[bytes], *, first: bool, last: bool) -> bytes:
+        begin = b"[" if first else b"," if ids else b""
+        items = [
+            b'{"id":"%b","payload":"%b"}' % (hexlify(each), b2a_base64(payload, newline=False))
+            for each, payload in zip(ids, payloads, strict=True)
+        ]
+        return begin + b",".join(items) + (b"]" if last else b"")
 
 
 def _read(body: bytes, kind: type[T]) -> T:
@@ -92,10 +116,9 @@ def _read(body: bytes, kind: type[T]) -> T:
 
 
 def _id(digits: str) -> bytes:
-    try:
-        return bytes.fromhex(digits)
-    except ValueError:
-        raise InvalidRequest("startFrom must be the digits of a message id, a time in ms, or null") from None
+    if not _ID.fullmatch(digits):
+        raise InvalidRequest("startFrom must be the digits of a message id, a time in ms, or null")
+    return bytes.fromhex(digits)
 
 
 def _pointer(pointer: int | None) -> int | None:

@@ -18,7 +18,16 @@ import msgspec
 
 from delivery.errors import LayoutMismatch, MetadataUnavailable
 from delivery.metastore import records
-from delivery.metastore.managers import ownership, persistence, queues, snapshots, states, subscriptions, topics
+from delivery.metastore.managers import (
+    ownership,
+    persistence,
+    queues,
+    snapshots,
+    states,
+    subscriptions,
+    topics,
+    transactions,
+)
 from delivery.metastore.ops import InDoubt, NodeExists
 from delivery.metastore.tables.base import HBasePlace, MetaStore
 from delivery.metastore.znodes import ZNodes
@@ -29,7 +38,7 @@ PATH: Final = f"{FOLDER}/layout"
 MANAGERS_VERSION: Final = 1
 """Of what the managers keep in the tables."""
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ownership": (ownership.TABLE,),
+    "ownership": (ownership.TABLE, transactions.TABLE),
     "persistence": (persistence.TABLE,),
     "queues": (queues.TABLE, topics.TABLE),
     "subscriptions": (subscriptions.TABLE, states.TABLE, snapshots.TABLE),

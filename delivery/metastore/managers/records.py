@@ -14,7 +14,7 @@ from delivery.metastore.flow import wrong_in_flow
 from delivery.metastore.policy import wrong_in
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import wrong_in_replay
-from delivery.metastore.slots import Ranges, wrong_in_ranges
+from delivery.metastore.slots import Ranges, slot_of, wrong_in_ranges
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
@@ -129,6 +129,12 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     def is_of(self, preferences: SubscriptionRecord) -> bool:
         """Whether it counts for that subscription."""
         return (self.generation, self.created_ms) == (preferences.generation, preferences.created_ms)
+
+    def reached(self, key: bytes | None, number: int) -> int:
+        """How far it is with messages of the key, or with that one if it has none."""
+        slot = slot_of(key, number)
+        mine = (one for one in self.shares if any(first <= slot <= last for first, last in one.slots))
+        return next((one.position for one in mine), self.position)
 
     def without_shares(self) -> SubscriptionState:
         """As whoever knows of no shares goes on from it: what lies behind the position comes again, parked or not."""

@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 
 from delivery import Client, NewMessage, connect
+from delivery.dispatch.verdict import Limits
 from delivery.local import LocalEngine
 from subscriber import Flow, Message, Subscriber
 from tests.integration.cli.running import SECONDS, Hoot
@@ -99,6 +100,8 @@ def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: 
     with subscriber:
         eventually(lambda: len(heard) > 30, "some of them", SECONDS)
         assert len(heard) <= 20 * (heard[-1] - heard[0]) + 10
+        told = client.subscription_info("sent", "mail", Limits(behind_seconds=0.1)).partitions
+        assert {one.verdict.name for one in told} == {"limited"}
         assert hoot.json("subscription", "info", "sent", "mail")["flow"]["messages_per_second"] == 20
         assert "20 messages/s" in hoot("subscription", "info", "sent", "mail").stdout
         changed = ["--messages-per-second", "0", "--bytes-per-second", "64MiB"]

@@ -77,7 +77,7 @@ def imported_by(*arguments: str, zookeeper: str | None = None) -> set[str]:
 
 def test_help_loads_nothing_slow() -> None:
     """Shell completion and help must answer at once, so neither the client nor trio is imported for them."""
-    slow = {"kazoo", "trio", "thriftpy2", "hypercorn", "starlette", "pyspark", "pandas", "numpy", "delivery.client"}
+    slow = {"kazoo", "trio", "thriftpy2", "starlette", "pyspark", "pandas", "numpy", "delivery.client"}
     assert slow & imported_by("--help") == set()
 
 
@@ -85,4 +85,4 @@ def test_a_command_loads_no_other_and_parses_no_idl_that_it_does_not_need(hoot: 
     found = imported_by("queue", "list", zookeeper=hoot.zookeeper)
     assert {"kazoo", "delivery.client", "delivery.cli.queues"} <= found
     others = {"delivery.cli.serve", "delivery.cli.messages", "delivery.cli.subscriptions"}
-    assert (others | {"trio", "hypercorn", "starlette", "pydantic", "hoot_delivery_thrift"}) & found == set()
+    assert (others | {"trio", "starlette", "pydantic", "hoot_delivery_thrift"}) & found == set()

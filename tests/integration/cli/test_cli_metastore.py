@@ -45,6 +45,7 @@ def test_tables_are_listed_with_the_number_of_their_entries(hoot: Hoot) -> None:
         {"table": "states", "ordered": True, "entries": 1},
         {"table": "subscriptions", "ordered": True, "entries": 1},
         {"table": "topics", "ordered": False, "entries": 0},
+        {"table": "transactions", "ordered": False, "entries": 0},
     ]
     assert "subscriptions" in hoot("metastore", "tables").stdout
 

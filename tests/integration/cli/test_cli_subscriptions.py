@@ -76,6 +76,18 @@ def test_a_subscription_is_created_for_who_comes_later(hoot: Hoot, queue: str) -
     assert hoot.json("subscription", "info", queue, "all")["lag"] == 3
 
 
+def test_a_subscription_is_created_with_a_filter(hoot: Hoot, queue: str) -> None:
+    create = ["subscription", "create", queue]
+    assert hoot.json(*create, "far", "--filter", "hops > 2")["filter"] == {"sql": "hops > 2"}
+    assert hoot.json(*create, "near", "--filter", '{"exact": {"hops": "1"}}')["filter"] == {"exact": {"hops": "1"}}
+    assert hoot.json(*create, "all")["filter"] is None
+    hoot("publish", queue, "one", "--header", "hops=1")
+    hoot("publish", queue, "nine", "--header", "hops=9")
+    assert hoot("subscribe", queue, "--name", "far", "--limit", "1", "--format", "body").stdout == "nine\n"
+    assert "at character" in hoot.refused(*create, "bad", "--filter", "hops >", status=2)["message"]
+    assert hoot.refused("subscription", "info", queue, "bad")["error"] == "unknown_subscription"
+
+
 def test_subscriptions_are_listed_and_deleted(hoot: Hoot, queue: str) -> None:
     hoot("publish", queue, "one")
     hoot("subscribe", queue, "--name", "mine", "--from", "earliest", "--limit", "1")

@@ -208,7 +208,7 @@ def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(catalog: Catalog, z
     assert (catalog.queues(), zk.children(records.LISTENERS)) == (["q2"], [])
     assert {table: keys(zk, table) for table in layout.TABLES} == {
         "queues": ["q2"], "owners": [], "persistence": [], "subscriptions": [], "states": [],
-        "snapshots": [], "topics": [],
+        "snapshots": [], "topics": [], "transactions": [],
     }  # fmt: skip
     with pytest.raises(UnknownQueue):
         catalog.delete_queue("q")

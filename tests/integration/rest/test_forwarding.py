@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import urlopen
 
 import pytest
 
 from delivery.embedded import EmbeddedZooKeeper
+from tests.integration.embedded import eventually
 from tests.integration.rest.conftest import client_of, several_on
 from tests.integration.several import Several
-from tests.topics import AVRO, Topics, fresh_pointer, poll_bytes, publish_bytes, transaction
+from tests.topics import AVRO, Topics, fresh_pointer, poll_bytes, publish_bytes, read_polled, transaction
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +69,32 @@ def test_encodings_and_errors_come_through(both: tuple[Topics, Topics], namespac
     assert (late.status, late.headers["content-type"]) == (500, "text/plain; charset=utf-8")
 
 
+def test_a_poll_may_wait_at_another_host(both: tuple[Topics, Topics], pair: Several) -> None:
+    owner, other = both
+    last = owner.poll("t")[-1].id
+    assert other.call("POST", "/t/poll?wait=0.05", poll_bytes(last, inclusive=False), content_type=AVRO).body == b"\0"
+    with ThreadPoolExecutor(1) as waiting:
+        ask = poll_bytes(last, inclusive=False)
+        found = waiting.submit(other.call, "POST", "/t/poll?wait=60", ask, content_type=AVRO)
+        eventually(lambda: waits(pair) == [1, 1], "both hosts know of the poll")
+        owner.publish("t", b"news")
+        assert [one.payload for one in read_polled(found.result().body)] == [b"news"]
+    other.ask("POST", "/t/poll?wait=60", poll_bytes(2**62), content_type=AVRO)
+    eventually(lambda: waits(pair) == [1, 1], "both hosts know of the poll")
+    other.close()
+    eventually(lambda: waits(pair) == [0, 0], "it is over at both")
+
+
+def waits(pair: Several) -> list[int]:
+    """How many polls wait at each host."""
+    found = []
+    for host in pair.hosts:
+        with urlopen(f"http://{host.address}:{host.http_port}/metrics", timeout=60) as answer:
+            (line,) = [one for one in answer.read().decode().splitlines() if one.startswith("hoot_waiting_polls ")]
+        found.append(int(float(line.split()[1])))
+    return found
+
+
 def test_a_request_is_handed_on_once(both: tuple[Topics, Topics]) -> None:
     _, other = both
     marked = other.call("POST", "/t/poll", poll_bytes(), content_type=AVRO, hoot_forwarded_by="someone")
@@ -83,3 +112,17 @@ def test_topics_are_managed_on_any_host_and_known_on_all(both: tuple[Topics, Top
     assert other.call("DELETE", "/t").status == 200
     assert owner.call("GET", "/t").status == 404
     assert other.post("t", "poll", poll_bytes()).status == 404
+
+
+def test_a_host_that_stops_answers_the_polls_that_wait(
+    both: tuple[Topics, Topics], pair: Several, namespace: str
+) -> None:
+    """The last one here: it stops a host."""
+    owner, _ = both
+    last = owner.poll("t")[-1].id
+    with ThreadPoolExecutor(1) as waiting:
+        ask = poll_bytes(last, inclusive=False)
+        found = waiting.submit(owner.call, "POST", "/t/poll?wait=60", ask, content_type=AVRO)
+        eventually(lambda: sum(waits(pair)) == 1, "the poll waits")
+        pair.processes[pair.owner(f"{namespace}.t", 0)].stop()
+        assert (found.result().status, found.result().body) == (200, b"\0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -13,7 +14,7 @@ from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import Message
-from subscriber import ManualMessage, Subscriber
+from subscriber import ManualMessage, RetryPolicy, Subscriber
 from subscriber.inbox import Status
 from tests.integration.embedded import eventually
 from tests.integration.engine import engine
@@ -34,19 +35,23 @@ class Kept:
         self.messages[message.number] = message
 
 
-def test_a_push_is_answered_when_the_last_of_its_messages_was_acknowledged_and_others_go_on(theatre: Theatre) -> None:
+@pytest.mark.parametrize("more", [{}, {"concurrency": 2}, {"concurrency": 2, "retry": RetryPolicy(order="key")}])
+def test_a_push_is_answered_when_the_last_of_its_messages_was_acknowledged_and_others_go_on(
+    theatre: Theatre, more: dict[str, Any]
+) -> None:
     async def story() -> None:
         kept = Kept()
-        async with theatre.stage(kept, manual=True) as stage:
+        async with theatre.stage(kept, manual=True, **more) as stage:
             first = await stage.owner.begin(0, batch(1, 3))
             second = await stage.owner.begin(3, batch(4, 2))
             await trio.to_thread.run_sync(eventually, lambda: len(kept.calls) == 5, "the listener goes on")
             for number in (5, 4, 3, 1):
                 await trio.to_thread.run_sync(kept.messages[number].ack)
-            assert stage.owner.connection.unanswered == 2
+            answers = [await second()]
+            assert stage.owner.connection.unanswered == 1
             kept.messages[2].ack()
-            answers = [await first(), await second()]
-            assert [(one.status, one.position) for one in answers] == [(Status.OK, 3), (Status.OK, 5)]
+            answers.append(await first())
+            assert [(one.status, one.position) for one in answers] == [(Status.OK, 5), (Status.OK, 3)]
 
     play(story)
 
@@ -83,6 +88,7 @@ def test_what_a_listener_fails_at_ends_the_run_when_all_before_it_is_acknowledge
             kept.messages[2].ack()
             answer = await first()
             assert (answer.status, answer.position) == (Status.FAILED, 2)
+            assert (await stage.owner.push(4, batch(5, 1)))[0] == Status.SKIPPED
             again = await stage.owner.begin(2, batch(1, 4), turn=(1, 2))
             await trio.to_thread.run_sync(eventually, lambda: 4 in kept.messages, "called again")
             kept.messages[3].ack()

@@ -132,7 +132,29 @@ def test_async_listeners_run_as_tasks_and_stopping_waits_for_them(
     eventually(lambda: client.subscription_info(queue_name, "mail").lag == 0, "acknowledged", SECONDS)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 257, 1.5, True, "8", None])
+def test_callbacks_that_wait_become_more_by_themselves(zookeeper: str, client: Client, queue_name: str) -> None:
+    queue = client.create_queue(queue_name)
+    never, counting, running, most, ended = threading.Event(), threading.Lock(), 0, 0, 0
+
+    def listen(message: Message) -> None:
+        nonlocal running, most, ended
+        with counting:
+            running += 1
+            most = max(most, running)
+        never.wait(0.5 if most < 3 else 0.01)  # so long that a window of a second's work would hold two of them
+        with counting:
+            running -= 1
+            ended += 1
+
+    queue.put_many([NewMessage(b"x", key=b"%d" % number) for number in range(100)])
+    subscriber = Subscriber("mail", zookeeper=zookeeper)
+    subscriber.subscribe(queue_name, concurrency="auto", start="earliest", retry=KEYS, listener=listen)
+    with subscriber:
+        eventually(lambda: ended == 100, "all", SECONDS)
+    assert most >= 3
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 257, 1.5, True, "8", None, "many"])
 def test_a_concurrency_that_cannot_be_is_refused(wrong: int) -> None:
     with pytest.raises(InvalidRequest, match="concurrency"):
         Subscriber("mail").subscribe("orders", concurrency=wrong)

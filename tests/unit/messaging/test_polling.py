@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from hypothesis import given, strategies as st
 
-from delivery.batch import Row
+from delivery.batch import Row, encode, open_batch, peek, stamp
+from delivery.ids import SEQUENCES_PER_MS
 from delivery.messaging import marks
 from delivery.messaging.ids import Start, TopicId, id_of, read_id
 from delivery.messaging.ledger import Ledger
@@ -194,3 +195,33 @@ def test_headers_of_other_programs_mean_no_transaction() -> None:
     assert marks.pointer_in(encode_headers({"other": b"12345678"})) is None
     assert marks.pointer_in(b"nonsense") is None
     assert marks.pointer_in(marks.published([b"x"], -(2**63))[0][3]) == -(2**63)
+
+
+HALVES = st.tuples(st.integers(-2, 4), st.sampled_from([0, 1, 5, 32760, 32767, 32768, 65535]))
+PLACES = st.builds(lambda first, second: TopicId(*first, *second), HALVES, HALVES)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from([None, 5])), min_size=1, max_size=4),
+    st.builds(Start, PLACES, st.booleans()),
+    st.none() | st.integers(1, 9),
+)
+def test_a_batch_that_need_not_be_judged_gives_what_its_messages_would(
+    batches: list[tuple[int, int | None]], start: Start, limit: int | None
+) -> None:
+    at_once, one_by_one = Poll(start, limit, None, None), Poll(start, limit, None, None)
+    taken: list[Given] = []
+    judged: list[Given] = []
+    number = SEQUENCES_PER_MS - 3
+    for size, pointer in batches:
+        data = encode(marks.published([b"%d" % place for place in range(size)], pointer), 0)
+        header = peek(data)
+        assert header is not None
+        stamped = open_batch(stamp(header, data, number, 1)[1])
+        number += size + 1
+        if not at_once.finished:
+            taken += map(Given, *at_once.take(stamped))
+        found = (one_by_one.step(one) for one in stamped.messages("q", start.after) if not is_over(one_by_one))
+        judged += [one for one in found if isinstance(one, Given)]
+    assert taken == judged
+    assert at_once.finished == one_by_one.finished

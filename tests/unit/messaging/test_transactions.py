@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from delivery.errors import InvalidRequest
-from delivery.messaging.transactions import Snapshot, Verdict, read_snapshot
+from delivery.messaging.transactions import Snapshot, Verdict, read_snapshot, write_snapshot
 from tests.topics import transaction
 
 POINTERS = st.integers(1, 12)
@@ -87,3 +87,15 @@ def test_a_list_that_claims_to_be_longer_than_the_transaction_is_refused() -> No
     data = bytes.fromhex("0a000100000000000000070a000200000000000000060f00030a7fffffff00")
     with pytest.raises(InvalidRequest, match="longer than the transaction"):
         read_snapshot(data)
+
+
+@given(snapshots())
+def test_a_transaction_is_written_as_tephra_does(snapshot: Snapshot) -> None:
+    written = write_snapshot(snapshot)
+    assert read_snapshot(written) == snapshot
+    known = transaction(
+        snapshot.transaction, snapshot.read_pointer, invalid=snapshot.invalid, in_progress=snapshot.in_progress,
+        write=snapshot.write_pointer, checkpoints=snapshot.checkpoints, visibility=snapshot.visibility,
+    )  # fmt: skip
+    first_in_progress = min(snapshot.in_progress, default=2**63 - 1)
+    assert written == known.replace(b"\x0a\x00\x05" + bytes(8), b"\x0a\x00\x05" + first_in_progress.to_bytes(8))

@@ -8,11 +8,7 @@ registration; the store. Whatever fails on the way in undoes what was done befor
 from __future__ import annotations
 
 import logging
-import secrets
-import socket
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -31,7 +27,8 @@ from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.routes import TopicRoutes
 from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
-from delivery.api.thrift import ThriftApi
+from delivery.api.thrift import ThriftApi, limits_of
+from delivery.api.transacting import TransactionService
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
@@ -39,23 +36,21 @@ from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
 from delivery.cluster.sharing.sharing import Sharing
-from delivery.config import HostConfig, software_version
+from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
 from delivery.errors import HootError
-from delivery.metastore.catalog import Catalog, open_catalog
-from delivery.metastore.placed import hbase_place
+from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
-from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
+from delivery.rpc.server import ThriftServer
 from delivery.storage.base import Chunk, MessageStore
-from delivery.storage.chosen import open_store
 from delivery.storage.tail import TailCache
 
 log = logging.getLogger(__name__)
@@ -65,86 +60,6 @@ _LAST_REPLIES_SECONDS: Final = 1.0
 
 _SWEEP_SECONDS: Final = 3600.0
 """Between two looks at what the MetaStore keeps of removed entries."""
-
-_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-
-
-async def serve(
-    config: HostConfig,
-    *,
-    stop: trio.Event | None = None,
-    task_status: trio.TaskStatus[HostRecord] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Run a region host until `stop` is set; `started` gives its record, with the ports that were taken.
-
-    Cancelled, it stops at once, without grace; checkpoints are saved in either case. Raises before `started`:
-    ConfigError, DataFolderError, LayoutMismatch, PortInUse, StorageUnavailable and MetadataUnavailable, the last
-    perhaps in the ExceptionGroup of a nursery.
-    """
-    config.check()
-    async with _store(config) as store, _session(config) as (zookeeper, catalog):
-        thrift = await open_listeners(config.address, config.port)
-        http = [] if config.http_port is None else await _second(thrift, config.address, config.http_port)
-        try:
-            record = _record(config, _port(thrift), _port(http) if http else None)
-            host = Host(config, record, store, zookeeper, catalog, thrift)
-            await host.run(http, trio.Event() if stop is None else stop, task_status)
-        finally:
-            await _close([*thrift, *http])
-
-
-@asynccontextmanager
-async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
-    store = await trio.to_thread.run_sync(open_store, config)
-    try:
-        yield store
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(store.close)
-
-
-@asynccontextmanager
-async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
-    zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
-    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
-    try:
-        await trio.to_thread.run_sync(zookeeper.start)
-        await trio.to_thread.run_sync(catalog.ensure_layout)
-        yield zookeeper, catalog
-    finally:
-        with trio.CancelScope(shield=True):
-            catalog.close()
-            await trio.to_thread.run_sync(zookeeper.stop)
-
-
-async def _second(first: list[trio.SocketListener], address: str, port: int) -> list[trio.SocketListener]:
-    try:
-        return await open_listeners(address, port)
-    except BaseException:
-        await _close(first)
-        raise
-
-
-async def _close(listeners: list[trio.SocketListener]) -> None:
-    """Close what nobody has taken over; closing twice is fine."""
-    with trio.CancelScope(shield=True):
-        for listener in listeners:
-            await listener.aclose()
-
-
-def _port(listeners: list[trio.SocketListener]) -> int:
-    port: int = listeners[0].socket.getsockname()[1]
-    return port
-
-
-def _record(config: HostConfig, port: int, http_port: int | None) -> HostRecord:
-    """What others learn of this host; the session is filled in when it registers."""
-    address = socket.getfqdn() if config.address in _ANY_ADDRESS else config.address
-    return HostRecord(
-        host=secrets.token_hex(8), address=address, port=port, http_port=http_port, session=0,
-        version=software_version(), started_ms=time.time_ns() // 1_000_000, networks=config.networks,
-    )  # fmt: skip
 
 
 class Host:
@@ -174,6 +89,7 @@ class Host:
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
+        self._transactions = TransactionService(catalog, self._membership, self._publisher, self.metrics)
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
@@ -182,7 +98,7 @@ class Host:
             self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
-        self._server = ThriftServer(listeners, "RegionHost", api, _limits(config))
+        self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), limits_of(config))
         self._http = self._make_http(catalog)
         self._letters = DeadLetterStore(catalog)
         self._supervisor = self._make_supervisor(zookeeper, catalog)
@@ -190,13 +106,15 @@ class Host:
         self._watch(tail)
 
     def _make_http(self, catalog: Catalog) -> Connections:
-        topics = TopicRoutes(
+        self._topics = TopicRoutes(
             Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+            self._config.waiting_polls_max,
         )  # fmt: skip
         exposing = Exposing(self._deliveries, self.metrics.registry)
-        app = make_app(self.metrics, self.not_ready, exposing.refresh, topics.routes())
-        return Connections(app, self._config.connections_max)
+        make = partial(make_app, self.metrics, self.not_ready, exposing.refresh)
+        app = self._topics.app(make, self._transactions.routes)
+        return Connections(app, self._config.http_connections_max)
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
@@ -209,6 +127,7 @@ class Host:
         gauges: list[tuple[str, str, Callable[[], float]]] = [
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
+            ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),
@@ -227,7 +146,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing, self._subscribing,
+                self._sealing, self._subscribing, self._transactions,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
@@ -255,6 +174,7 @@ class Host:
     async def _drain(self, served: trio.Event) -> None:
         """Give to other hosts what they take; then take nothing new, and give what is under way its grace."""
         self._stopping = True
+        self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
@@ -307,11 +227,3 @@ class Host:
                 watermark = marks.get((stream.queue, stream.partition), 0)
                 behind = max(0, (watermark >> 15) - (worker.position >> 15)) / 1000 if worker.position else 0.0
                 yield Lag(stream.queue, stream.subscription, behind, worker.unacknowledged)
-
-
-def _limits(config: HostConfig) -> ServerLimits:
-    return ServerLimits(
-        frame_bytes_max=config.frame_bytes_max, connections_max=config.connections_max,
-        pipeline_max=config.calls_in_flight_max, frame_seconds=config.frame_seconds,
-        idle_seconds=config.idle_seconds, write_seconds=config.frame_seconds,
-    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""The transactions of the trio face (see `aio`)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from delivery.client.aio_queue import hop
+from delivery.client.outgoing import Bytes
+from delivery.client.transactions import Participant, Transaction, TransactionState
+from delivery.messaging.transactions import Snapshot
+
+
+class AsyncTransaction:
+    """See Transaction. An async context manager; participants are called in a thread. Not cancelled while it ends."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    @property
+    def pointer(self) -> int:
+        """The write pointer."""
+        return self._transaction.pointer
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it sees."""
+        return self._transaction.snapshot
+
+    @property
+    def state(self) -> TransactionState:
+        """See Transaction."""
+        return self._transaction.state
+
+    async def publish(self, queue: str, body: Bytes, **options: Any) -> None:  # noqa: ANN401
+        """See Transaction.publish."""
+        await hop(self._transaction.publish, queue, body, **options)
+
+    def join(self, participant: Participant) -> None:
+        """See Transaction.join."""
+        self._transaction.join(participant)
+
+    def changed(self, *keys: bytes) -> None:
+        """See Transaction.changed."""
+        self._transaction.changed(*keys)
+
+    async def commit(self) -> None:
+        """See Transaction.commit."""
+        with trio.CancelScope(shield=True):
+            await hop(self._transaction.commit)
+
+    async def rollback(self) -> None:
+        """See Transaction.rollback."""
+        with trio.CancelScope(shield=True):
+            await hop(self._transaction.rollback)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        with trio.CancelScope(shield=True):
+            await hop(self._transaction.__exit__, kind, error, trace)

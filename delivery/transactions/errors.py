@@ -1,0 +1,33 @@
+"""What calls about transactions are refused with."""
+
+from __future__ import annotations
+
+from delivery.errors import HootError, travels
+
+
+@travels
+class UnknownTransaction(HootError):
+    """No transaction of that write pointer is in progress, or it ended so long ago that nothing is known of it."""
+
+    code = "unknown_transaction"
+
+
+@travels
+class TransactionFinished(HootError):
+    """The transaction was committed, or aborted, before: what it is cannot change any more."""
+
+    code = "transaction_finished"
+
+
+@travels
+class TransactionInvalid(HootError):
+    """The transaction's time was over, or it was invalidated: it cannot commit, and nobody sees what it published."""
+
+    code = "transaction_invalid"
+
+
+@travels
+class TransactionConflict(HootError):
+    """Another transaction changed the same and committed first; this one can only be undone and aborted."""
+
+    code = "transaction_conflict"
