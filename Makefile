@@ -63,8 +63,10 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# In the order of the folders the many short unit tests come last, and no worker has a long file left when the others end.
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile $(TEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+		$(TEST_ARGS)
 
 nightly: $(STAMP) ## the long runs: many seeds and examples, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)

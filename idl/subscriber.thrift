@@ -2,7 +2,7 @@
  *
  * A host connects, asks `hello`, and sends nothing else unless the answer proves that the listener is the one which the
  * subscription names. Calls on one connection may be sent before earlier ones are answered, and be answered in any order;
- * but a push of which not all was handled only after those of its partition before it.
+ * but one of which not all was handled, and one without batches, only after those of its partition before it.
  */
 namespace py subscriber
 

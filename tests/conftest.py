@@ -3,6 +3,7 @@ asks for it, and a tree of one's own in ZooKeeper for each test."""
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.hbase import __main__ as running
 from tests.hbase.server import HBase
 
+# What Spark runs here lasts seconds: its Java need not compile as for hours, nor collect with a thread per processor.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # How long an example takes is no property of the code: it depends on what else the machine does.
 settings.register_profile("hoot", deadline=None, max_examples=40)
 settings.register_profile("nightly", deadline=None, max_examples=400)  # see the Makefile

@@ -22,6 +22,8 @@ class Faulty(FakeTables):
         """`lost`: not done, no answer. `done`: done, no answer. `late`: no answer, done at `arrive`. Else as it is."""
         self.before_look: Callable[[], object] | None = None
         """Called once, before the next look at rows."""
+        self.before_ask: Callable[[], object] | None = None
+        """Called once, before the next compare-and-set."""
         self.failing: HootError | None = None
         self.asked = 0
         self._late: list[tuple[Any, ...]] = []
@@ -30,6 +32,9 @@ class Faulty(FakeTables):
         self, table: str, row: bytes, check: tuple[bytes, bytes | None], column: bytes, value: bytes
     ) -> bool:
         self.asked += 1
+        step, self.before_ask = self.before_ask, None
+        if step is not None:
+            step()
         self._check()
         fault = self.plan.pop(0) if self.plan else ""
         if fault == "late":

@@ -14,6 +14,7 @@ from delivery.bench.stage import (
     Setup,
     attached,
     attached_all,
+    beside_raw,
     check,
     publish_all,
     publish_paced,
@@ -29,7 +30,7 @@ def publish(setup: Setup) -> Result:
     with queue_for(setup) as queue:
         begun = time.monotonic_ns()
         publish_all(setup, queue)
-        return rated("publish", setup, setup.messages, time.monotonic_ns() - begun)
+        return beside_raw(setup, queue, rated("publish", setup, setup.messages, time.monotonic_ns() - begun))
 
 
 def live(setup: Setup) -> Result:
@@ -39,7 +40,7 @@ def live(setup: Setup) -> Result:
         receipts = publish_all(setup, queue)
         found = consumer.outcome()
         check(setup, queue, receipts, consumer)
-        return rated("live", setup, setup.messages, found.last_ns - begun)
+        return beside_raw(setup, queue, rated("live", setup, setup.messages, found.last_ns - begun))
 
 
 def drain(setup: Setup) -> Result:
@@ -49,7 +50,8 @@ def drain(setup: Setup) -> Result:
         with attached(setup, queue, "earliest") as consumer:
             found = consumer.outcome()
             check(setup, queue, receipts, consumer)
-            return rated("drain", setup, setup.messages, found.last_ns - found.attached_ns)
+            told = rated("drain", setup, setup.messages, found.last_ns - found.attached_ns)
+        return beside_raw(setup, queue, told)
 
 
 def latency(setup: Setup) -> Result:

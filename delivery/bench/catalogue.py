@@ -23,6 +23,7 @@ from delivery.bench.options import (
     RUNS,
     SIZE,
     SLOW,
+    STORE,
     STORM,
     ZOOKEEPER,
     Options,
@@ -54,6 +55,8 @@ class Case(NamedTuple):
 
 
 def _by_size(given: Given) -> int:
+    if given.get("store") == "hbase":
+        return max(5_000, min(100_000, 20_000_000 // int(given["size"])))
     return max(20_000, min(2_000_000, 400_000_000 // int(given["size"])))
 
 
@@ -79,15 +82,15 @@ _ONE = {"partitions": partitions(1)}
 CASES: Final = (
     Case(
         "publish", "The publisher alone: a put per message until every one is acknowledged.",
-        "cases", _COMMON | FLOOR | _ONE, _by_size,
+        "cases", _COMMON | FLOOR | _ONE | STORE, _by_size,
     ),
     Case(
         "live", "Publisher and subscriber at once, from the first put to the last callback.",
-        "cases", _COMMON | FLOOR | BATCHES | _ONE, _by_size,
+        "cases", _COMMON | FLOOR | BATCHES | _ONE | STORE, _by_size,
     ),
     Case(
         "drain", "A backlog that is there already, from attaching to the last callback.",
-        "cases", _COMMON | FLOOR | BATCHES | _ONE, _by_size,
+        "cases", _COMMON | FLOOR | BATCHES | _ONE | STORE, _by_size,
     ),
     Case(
         "latency", "From the moment a message was due at a steady rate to its callback; late sends count against it.",

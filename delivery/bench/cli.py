@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from delivery.bench.report import Result, Summary
 
 _FLOOR_MESSAGES_MAX: Final = 2_000_000
-_OF_THE_COMMAND: Final = ("runs", "json", "with_floor", "zookeeper", "processes")
+_OF_THE_COMMAND: Final = (
+    "runs", "json", "with_floor", "zookeeper", "processes", "store", "hbase_thrift", "layout"
+)  # fmt: skip
 """Options that are no business of the cases."""
 
 bench = typer.Typer(
@@ -55,6 +57,8 @@ def _run(case: Case, given: dict[str, Any]) -> None:
 
     if given.get("zookeeper") is not None and given.get("processes") is not None:
         raise typer.BadParameter("--zookeeper names a running engine, --processes is for its own one: give one")
+    if given.get("zookeeper") is not None and given.get("store") == "hbase":
+        raise typer.BadParameter("--zookeeper names a running engine, --store is for its own one: give one")
     if given.get("messages") is None:
         given["messages"] = case.messages(given)
     results = []
@@ -78,7 +82,7 @@ def _prepared(stack: ExitStack, case: Case, given: dict[str, Any]) -> Callable[[
     options: dict[str, Any] = {name: _plain(value) for name, value in given.items() if name not in _OF_THE_COMMAND}
     if not case.needs_engine:
         return lambda: measure(Plan(folder=folder, **options))
-    setup = _setup(stack, folder, given.get("zookeeper"), given["processes"] or 1, options)
+    setup = _setup(stack, folder, case, given, options)
     return lambda: measure(setup)
 
 
@@ -86,17 +90,20 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, StrEnum) else value
 
 
-def _setup(stack: ExitStack, folder: Path, zookeeper: str | None, processes: int, options: dict[str, Any]) -> Any:  # noqa: ANN401
+def _setup(stack: ExitStack, folder: Path, case: Case, given: dict[str, Any], options: dict[str, Any]) -> Any:  # noqa: ANN401
+    from delivery.bench.raw import Raw
     from delivery.bench.stage import Setup
     from delivery.client import connect
     from delivery.local import LocalEngine
 
-    pid = None
+    zookeeper, pid = given.get("zookeeper"), None
+    raw = Raw(given["hbase_thrift"], f"bench{folder.name[-8:]}") if given.get("store") == "hbase" else None
     if zookeeper is None:
-        engine = stack.enter_context(LocalEngine(folder, processes=processes))
+        stored = () if raw is None else raw.host_options(given["layout"], from_memory=case.name != "drain")
+        engine = stack.enter_context(LocalEngine(folder, *stored, processes=given["processes"] or 1))
         zookeeper, pid = engine.address, engine.host.pid
     client = stack.enter_context(connect(zookeeper))
-    return Setup(folder=folder, client=client, zookeeper=zookeeper, host_pid=pid, **options)
+    return Setup(folder=folder, client=client, zookeeper=zookeeper, host_pid=pid, raw=raw, **options)
 
 
 def _against_floor(found: Result) -> Result:

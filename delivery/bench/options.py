@@ -26,6 +26,20 @@ class OnDisk(StrEnum):
     os = "os"
 
 
+class Store(StrEnum):
+    """Where an engine keeps the messages."""
+
+    log = "log"
+    hbase = "hbase"
+
+
+class Layout(StrEnum):
+    """See model.Layout."""
+
+    rows = "rows"
+    batches = "batches"
+
+
 class Option(NamedTuple):
     """One option: the type of its value, and typer's description of it."""
 
@@ -96,6 +110,17 @@ ENGINE: Final[Options] = {
 
 ZOOKEEPER: Final[Options] = {
     "zookeeper": Option(str | None, typer.Option(None, help="A running engine; its own embedded one without."))
+}
+
+STORE: Final[Options] = {
+    "store": Option(
+        Store,
+        typer.Option(Store.log.value, help="Of its own engine; hbase: beside happybase by itself in the same table."),
+    ),
+    "hbase_thrift": Option(
+        str, typer.Option("127.0.0.1:9090", metavar="HOSTS", help="HBase's Thrift gateways: HOST:PORT,…")
+    ),
+    "layout": Option(Layout, typer.Option(Layout.rows.value, help="Of the messages in HBase.")),
 }
 
 FLOOR: Final[Options] = {

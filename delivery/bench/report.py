@@ -24,6 +24,10 @@ class Result(msgspec.Struct, kw_only=True):
     durability: str | None = None
     ratio_to_floor: float | None = None
     """This rate divided by that of `floor` in the same run."""
+    raw_per_second: float | None = None
+    """HBase only: rows of that size that happybase by itself puts, or scans for a drain, in the same run."""
+    ratio_to_raw: float | None = None
+    """This rate divided by that."""
     partitions: int | None = None
     processes: int | None = None
     """Region hosts, each a process."""
@@ -68,7 +72,7 @@ _TOLD: Final = (
     ("redelivered", "{:,} came again"), ("all_seconds", "all handled after {} s"),
     ("processor_percent", "{} % of a processor while idle"), ("host_mib", "host {} MiB"),
     ("alone_mib", "{} MiB before"),
-    ("ratio_to_floor", "{} of the floor"),
+    ("ratio_to_floor", "{} of the floor"), ("ratio_to_raw", "{} of happybase's"), ("raw_per_second", "{:,.0f} rows/s"),
 )  # fmt: skip
 """The figures of a case besides its rates, in the order of the line."""
 

@@ -14,6 +14,7 @@ import msgspec
 from delivery.bench.checking import BenchFailed, check_checkpoints, check_delivered, delivered, published
 from delivery.bench.children import Child
 from delivery.bench.consumer import Outcome, Task
+from delivery.bench.raw import Raw
 from delivery.bench.report import Result, result
 from delivery.bench.tallies import partitions_beside
 from delivery.client import Client, Queue
@@ -53,12 +54,21 @@ class Setup(Plan, kw_only=True):
     quiet: float = 30.0
     per_request: int = 1
     connections: int = 1
+    raw: Raw | None = None
+    """What to measure beside, where the messages are in HBase."""
 
 
 def rated(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:
     """A case's rate, with what the engine was."""
     found = result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
     return msgspec.structs.replace(found, partitions=setup.partitions, processes=len(setup.client.hosts()))
+
+
+def beside_raw(setup: Setup, queue: Queue, found: Result) -> Result:
+    """The result, with its ratio to happybase by itself where the messages are in HBase."""
+    return (
+        found if setup.raw is None else setup.raw.beside(found, setup.client.queue_record(queue.name), setup.messages)
+    )
 
 
 # -- queues and publishers

@@ -57,6 +57,20 @@ class Tables:
         """Every table."""
         return [name.decode() for name in self._again(lambda connection: connection.tables())]
 
+    def takes(self, size: int) -> bool:
+        """Whether a gateway takes a request of so many bytes: above its largest frame it closes the connection."""
+
+        def ask(connection: Any) -> None:
+            connection.client.isTableEnabled(bytes(size))
+
+        try:
+            self._ask(ask, Unreached)
+        except Lost:
+            return False
+        except HootError:
+            pass  # it has read the request, and no table has such a name
+        return True
+
     def families(self, table: str) -> dict[str, int | None]:
         """The column families of a table, with the seconds after which HBase removes their cells; None for never."""
         found = self._again(lambda connection: connection.table(table).families())

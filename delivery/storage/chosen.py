@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import logging
+from typing import TYPE_CHECKING, Final, cast
 
 from delivery.config import HostConfig
 from delivery.errors import ConfigError
 from delivery.storage.base import MessageStore
 from delivery.storage.log import SegmentedLog
+
+FRAME_BYTES: Final = 9 << 20
+"""The largest piece of a batch that goes into a cell, with what is around it."""
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from delivery.model import Layout
@@ -37,6 +43,12 @@ def _hbase(config: HostConfig) -> MessageStore:
         layout = cast("Layout", config.hbase_layout)
         store = HBaseStore(tables, prefix=config.hbase_prefix, layout=layout, admin=admin)
         store.queues()  # so that a wrong address ends the start, and not every publish after it
+        if not tables.takes(FRAME_BYTES):
+            log.warning(
+                "HBase's Thrift gateways take no request of %d MiB, which the largest message needs, and lose it:"
+                " set hbase.regionserver.thrift.framed.max_frame_size_in_mb to 16 or more",
+                FRAME_BYTES >> 20,
+            )
     except BaseException:
         tables.close()
         raise

@@ -41,7 +41,7 @@ class Attack(NamedTuple):
 
 
 def _publish(kind: str, due: str, data: bytes, queue: str = QUEUE, partition: int = 0) -> Attack:
-    return Attack(kind, proper("RegionHost", "publish", queue, partition, data), due)
+    return Attack(kind, proper("RegionHost", "publish", queue, partition, data, None), due)
 
 
 def _push(kind: str, due: str, *, name: str, partition: int, data: bytes | None) -> Attack:

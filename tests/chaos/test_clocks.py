@@ -58,7 +58,7 @@ def test_row_21_what_a_millisecond_cannot_number_goes_on_in_the_next_while_the_c
     now_ms = host.stop_clock()
     with host.connect() as connection:
         bases = [
-            int(connection.call("publish", QUEUE, 0, batch(*[b""] * count), deadline=30.0).baseId)
+            int(connection.call("publish", QUEUE, 0, batch(*[b""] * count), None, deadline=30.0).baseId)
             for count in AROUND_OVERFLOW
         ]
     assert bases == [now_ms * SEQUENCES_PER_MS + sum(AROUND_OVERFLOW[:number]) for number in range(len(bases))]

@@ -24,7 +24,7 @@ def refusal(host: Host) -> HootError | None:
     """What this very host answers to a publish; None when it stored it."""
     with host.connect() as connection:
         try:
-            connection.call("publish", QUEUE, 0, batch(b"asked"))
+            connection.call("publish", QUEUE, 0, batch(b"asked"), None)
         except HootError as error:
             return error
     return None

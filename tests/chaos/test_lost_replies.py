@@ -51,7 +51,7 @@ def publish_unheard(host: Host, data: bytes) -> None:
     """Have a batch stored whose publisher gets no answer: replies of this host are lost from now on."""
     host.disturb("clients", DEAF)
     with host.connect(through_proxy=True) as connection, pytest.raises(DeadlineExceeded):
-        connection.call("publish", QUEUE, 0, data, deadline=1.0)
+        connection.call("publish", QUEUE, 0, data, None, deadline=1.0)
 
 
 def test_row_14_a_publish_whose_reply_was_lost_is_stored_once_when_it_is_repeated(stage: Stage) -> None:
@@ -61,7 +61,7 @@ def test_row_14_a_publish_whose_reply_was_lost_is_stored_once_when_it_is_repeate
     assert [message.body for message in scanned(queue)] == [b"once"]
     host.disturb("clients")
     with host.connect(through_proxy=True) as connection:
-        answers = [connection.call("publish", QUEUE, 0, repeated) for _ in range(3)]
+        answers = [connection.call("publish", QUEUE, 0, repeated, None) for _ in range(3)]
     [message] = scanned(queue)
     assert all(answer.duplicate and answer.baseId == message.number for answer in answers)
 
@@ -75,7 +75,7 @@ def test_row_14_the_repeat_may_come_to_the_next_owner(stage: Stage) -> None:
     queue.put(b"to let the other one take over")
     assert stage.owns(second)
     with second.connect() as connection:
-        assert connection.call("publish", QUEUE, 0, repeated).duplicate
+        assert connection.call("publish", QUEUE, 0, repeated, None).duplicate
     assert [message.body for message in scanned(queue)] == [b"once", b"to let the other one take over"]
 
 

@@ -32,7 +32,7 @@ def refusal(host: Host, body: bytes) -> HootError | None:
     """What this very host answers to a publish; None when it stored it."""
     with host.connect() as connection:
         try:
-            connection.call("publish", QUEUE, 0, batch(body))
+            connection.call("publish", QUEUE, 0, batch(body), None)
         except HootError as error:
             return error
     return None

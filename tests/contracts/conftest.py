@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.hbase import Tables, parse_gateways
-from delivery.local import LocalEngine
 from delivery.metastore.tables.base import MetaStore, MetastoreScannableTable, MetastoreTable
 from delivery.metastore.tables.hbase import HBaseMetaStore
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
@@ -25,6 +25,7 @@ from delivery.storage.memory import MemoryDisk, MemoryStore
 from delivery.testing.znodes import Tree
 from tests.applications import KitWorld, RealWorld, World
 from tests.hbase_tables import Data, FakeTables
+from tests.integration.engine import hosted
 from tests.stores import KEY, OTHER
 from tests.znodes import FakeZNodes
 
@@ -128,9 +129,9 @@ def scannable(metastore: MetaStore) -> MetastoreScannableTable:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The ZooKeeper of an engine of child processes."""
-    with LocalEngine(tmp_path_factory.mktemp("engine")) as running:
+def served(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The ZooKeeper of a region host that runs as a process."""
+    with hosted(zookeeper, tmp_path_factory.mktemp("engine")) as running:
         yield running.address
 
 

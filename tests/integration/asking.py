@@ -11,11 +11,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from delivery import Client, HootError, Queue, connect
-from delivery.local import LocalEngine
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import Subscriber
 from tests.integration.embedded import client as zookeeper_session
-from tests.integration.engine import engine
+from tests.integration.engine import Engine, hosted
 
 QUEUE = "flights"
 TEXT_MAX = 300
@@ -24,7 +24,7 @@ TEXT_MAX = 300
 class Site:
     """A running engine, and a queue of two partitions with a message in each."""
 
-    def __init__(self, running: LocalEngine, client: Client, znodes: KazooClient) -> None:
+    def __init__(self, running: Engine, client: Client, znodes: KazooClient) -> None:
         self.running, self.client, self.znodes = running, client, znodes
         self.queue: Queue = client.create_queue(QUEUE, partitions=2, body_bytes_max=1000)
         self.last = [self.queue.put(b"first", partition=partition).id for partition in (0, 1)]
@@ -56,9 +56,13 @@ class Site:
 
 
 @contextmanager
-def asked(folder: Path) -> Iterator[Site]:
+def asked(zookeeper: EmbeddedZooKeeper, folder: Path) -> Iterator[Site]:
     """A site as long as the block lasts."""
-    with engine(folder) as running, zookeeper_session(running.address) as znodes, connect(running.address) as client:
+    with (
+        hosted(zookeeper, folder) as running,
+        zookeeper_session(running.address) as znodes,
+        connect(running.address) as client,
+    ):
         site = Site(running, client, znodes)
         with site.connection:
             yield site

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from delivery import Client, connect
-from delivery.local import LocalEngine
-from tests.integration.engine import engine
+from delivery.embedded import EmbeddedZooKeeper
+from tests.integration.engine import Engine, hosted
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    """An engine of one host, with its own ZooKeeper."""
-    with engine(tmp_path_factory.mktemp("engine")) as started:
+def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """An engine of one host."""
+    with hosted(zookeeper, tmp_path_factory.mktemp("engine")) as started:
         yield started
 
 
 @pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
+def client(running: Engine) -> Iterator[Client]:
     """A client of that engine."""
     with connect(running.address) as connected:
         yield connected

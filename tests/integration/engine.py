@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from delivery.local import LocalEngine
+from delivery.embedded import EmbeddedZooKeeper
+from delivery.local import HostProcess, LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import ROOT
@@ -23,9 +25,38 @@ SESSION_SECONDS = 2.0
 """Of hosts under test, so that a killed one is replaced soon."""
 
 
+class Engine(Protocol):
+    """A region host, and where its ZooKeeper is."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def host(self) -> HostProcess: ...
+
+
+class Hosted(NamedTuple):
+    """The engine that `hosted` starts."""
+
+    address: str
+    host: HostProcess
+
+
+@contextmanager
+def hosted(zookeeper: EmbeddedZooKeeper, folder: Path, *options: str) -> Iterator[Hosted]:
+    """A region host as a process, with a folder of its own in a ZooKeeper that runs for others, too."""
+    address = f"{zookeeper.address}/engine-{secrets.token_hex(6)}"
+    timeout = ("--session-timeout", f"{SESSION_SECONDS:g}s")
+    host = HostProcess(address, folder / "data", *timeout, *options, log=folder / "host.log")
+    host.start()
+    try:
+        yield Hosted(address, host)
+    finally:
+        host.stop()
+
+
 @contextmanager
 def engine(folder: Path, *options: str) -> Iterator[LocalEngine]:
-    """ZooKeeper and a region host, each a process."""
+    """The same with a ZooKeeper of its own, for tests that do something to it: to start one takes two seconds."""
     with LocalEngine(folder, "--session-timeout", f"{SESSION_SECONDS:g}s", *options) as running:
         yield running
 
@@ -67,7 +98,7 @@ class SubscriberProcess:
 class RecordingSubscriber(SubscriberProcess):
     """The process of `recorder`, and what it wrote down."""
 
-    def __init__(self, engine: LocalEngine, queue: str, folder: Path, name: str = "recorder", **orders: Any) -> None:
+    def __init__(self, engine: Engine, queue: str, folder: Path, name: str = "recorder", **orders: Any) -> None:
         self.file = folder / f"{name}.callbacks"
         super().__init__(
             "tests.integration.recorder",

@@ -20,14 +20,14 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 from thrift.Thrift import TType
 
-from delivery.local import LocalEngine
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from tests.integration.apache import SECONDS, Client, Fields, Server
 from tests.integration.embedded import client as zookeeper_session
-from tests.integration.engine import engine
+from tests.integration.engine import Engine, hosted
 
 OK, FAILED = 0, 1
 RETRY_SECONDS = 0.3
@@ -37,7 +37,7 @@ NUMBERS = itertools.count()
 class Foreign:
     """A running engine as such a program sees it."""
 
-    def __init__(self, running: LocalEngine, znodes: KazooClient) -> None:
+    def __init__(self, running: Engine, znodes: KazooClient) -> None:
         self.running, self.znodes = running, znodes
         (host,) = znodes.get_children("/hoot/hosts")
         record = read_json(znodes, f"/hoot/hosts/{host}")
@@ -53,8 +53,8 @@ class Foreign:
 
 
 @contextmanager
-def foreign(folder: Path, *options: str) -> Iterator[Foreign]:
-    with engine(folder, *options) as running, zookeeper_session(running.address) as znodes:
+def foreign(zookeeper: EmbeddedZooKeeper, folder: Path) -> Iterator[Foreign]:
+    with hosted(zookeeper, folder) as running, zookeeper_session(running.address) as znodes:
         yield Foreign(running, znodes)
 
 

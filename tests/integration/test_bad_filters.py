@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import InvalidRequest
 from subscriber import Message
 from tests.integration.asking import QUEUE, Site, asked, refused
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with asked(tmp_path_factory.mktemp("bad-filters")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with asked(zookeeper, tmp_path_factory.mktemp("bad-filters")) as found:
         yield found
 
 

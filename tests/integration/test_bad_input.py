@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from delivery.client import NewMessage
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import (
     InvalidRequest,
     MessageTooLarge,
@@ -40,8 +41,8 @@ WRONG_PARTITIONS: Sequence[Any] = (2, -1, 32_767, 2**31 - 1, -(2**31))
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with asked(tmp_path_factory.mktemp("bad-input")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with asked(zookeeper, tmp_path_factory.mktemp("bad-input")) as found:
         yield found
 
 
@@ -60,7 +61,7 @@ def by_name(site: Site) -> dict[str, Call]:
         "subscription_info": lambda name: client.subscription_info(name, "auditor"),
         "delete_subscription": lambda name: client.delete_subscription(name, "auditor"),
         "unsubscribe": lambda name: site.subscriber().unsubscribe(name),
-        "publish": lambda name: connection.call("publish", name, 0, batch(b"x")),
+        "publish": lambda name: connection.call("publish", name, 0, batch(b"x"), None),
         "read": lambda name: connection.call("read", IDL.ReadRequest(queue=name, partition=0, after=0)),
         "partitionInfo": lambda name: connection.call("partitionInfo", name, 0),
         "countMessages": lambda name: connection.call("countMessages", name, 0, 0, 0),
@@ -156,7 +157,7 @@ def test_a_partition_out_of_range_is_refused_everywhere(site: Site) -> None:
         "count": lambda partition: queue.count(partition, 0),
         "partition_scanner": queue.partition_scanner,
         "combined_scanner": lambda partition: queue.combined_scanner([0, partition]),
-        "publish": lambda partition: connection.call("publish", QUEUE, partition, batch(b"x")),
+        "publish": lambda partition: connection.call("publish", QUEUE, partition, batch(b"x"), None),
         "read": lambda partition: connection.call("read", IDL.ReadRequest(queue=QUEUE, partition=partition)),
         "partitionInfo": lambda partition: connection.call("partitionInfo", QUEUE, partition),
         "countMessages": lambda partition: connection.call("countMessages", QUEUE, partition, 0, 0),

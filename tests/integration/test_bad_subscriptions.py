@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from delivery import connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import (
     ConfigError,
     EmbeddedError,
@@ -54,8 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(folder: Path) -> Iterator[Site]:
-    with asked(folder) as found:
+def site(zookeeper: EmbeddedZooKeeper, folder: Path) -> Iterator[Site]:
+    with asked(zookeeper, folder) as found:
         yield found
 
 

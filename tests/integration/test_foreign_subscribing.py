@@ -11,6 +11,7 @@ import pytest
 from thrift.Thrift import TType
 
 from delivery import NewMessage, connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -42,8 +43,8 @@ TOKEN = "the token of this one"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("subscribing")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    with foreign(zookeeper, tmp_path_factory.mktemp("subscribing")) as found:
         yield found
 
 

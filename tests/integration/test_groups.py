@@ -15,15 +15,22 @@ import pytest
 from delivery import NewMessage, PublishedMessage, connect
 from delivery.client import Limits
 from delivery.client.groups import members_of
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import GroupMismatch, SubscriptionBusy
-from delivery.local import LocalEngine
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.groups import Kind
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy, Subscriber
 from tests.integration.embedded import NEVER, eventually
-from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered, engine
+from tests.integration.engine import (
+    Engine,
+    RecordingSubscriber,
+    by_partition,
+    check_checkpoints,
+    check_delivered,
+    hosted,
+)
 from tests.integration.several import Steady
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -35,7 +42,7 @@ SESSION_SECONDS = 3.0
 class Stage:
     """An engine, members that write down their callbacks in one file, and what ZooKeeper says of them."""
 
-    def __init__(self, running: LocalEngine, catalog: Catalog, folder: Path) -> None:
+    def __init__(self, running: Engine, catalog: Catalog, folder: Path) -> None:
         self.running, self.catalog, self.folder = running, catalog, folder
         self.members: dict[str, RecordingSubscriber] = {}
 
@@ -64,14 +71,14 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Stage]:
     with ExitStack() as stack:
-        running = stack.enter_context(engine(tmp_path, "--set", f"window_messages={WINDOW}"))
+        running = stack.enter_context(hosted(zookeeper, tmp_path, "--set", f"window_messages={WINDOW}"))
         with connect(running.address) as client:
             client.create_queue(QUEUE, partitions=PARTITIONS)
             client.create_queue("one", partitions=1)
-        zookeeper = stack.enter_context(ZooKeeperClient(running.address))
-        found = Stage(running, open_catalog(zookeeper), tmp_path)
+        session = stack.enter_context(ZooKeeperClient(running.address))
+        found = Stage(running, open_catalog(session), tmp_path)
         try:
             yield found
         finally:

@@ -14,15 +14,16 @@ from typing import Self
 import pytest
 
 from delivery import PublishedMessage, connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
-from delivery.local import LocalEngine
 from tests.integration.embedded import NEVER, eventually
 from tests.integration.engine import (
+    Engine,
     RecordingSubscriber,
     by_partition,
     check_checkpoints,
     check_delivered,
-    engine,
+    hosted,
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -64,9 +65,9 @@ class Publishing:
             self.errors.append(error)
 
 
-def killed_at_random(folder: Path, seed: int, kills: int, *options: str) -> None:
+def killed_at_random(zookeeper: EmbeddedZooKeeper, folder: Path, seed: int, kills: int, *options: str) -> None:
     random = Random(seed)
-    with engine(folder, "--set", f"window_messages={WINDOW}", *options) as running:
+    with hosted(zookeeper, folder, "--set", f"window_messages={WINDOW}", *options) as running:
         with connect(running.address) as client:
             client.create_queue("orders", partitions=PARTITIONS)
         subscriber = RecordingSubscriber(running, "orders", folder)
@@ -86,7 +87,7 @@ def killed_at_random(folder: Path, seed: int, kills: int, *options: str) -> None
             subscriber.kill()
 
 
-def strike(running: LocalEngine, subscriber: RecordingSubscriber, random: Random) -> bool:
+def strike(running: Engine, subscriber: RecordingSubscriber, random: Random) -> bool:
     """Kill the host, mostly, or the subscriber, and start it again. True when it was the subscriber."""
     if random.random() < 0.7:
         running.host.kill()
@@ -99,9 +100,7 @@ def strike(running: LocalEngine, subscriber: RecordingSubscriber, random: Random
     return True
 
 
-def check_end(
-    running: LocalEngine, subscriber: RecordingSubscriber, published: dict[int, list[int]], allowed: int
-) -> None:
+def check_end(running: Engine, subscriber: RecordingSubscriber, published: dict[int, list[int]], allowed: int) -> None:
     expected = sum(len(ids) for ids in published.values())
     eventually(lambda: subscriber.distinct() >= expected, f"{expected} messages at the callback", 60)
     check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
@@ -110,18 +109,22 @@ def check_end(
 
 
 @pytest.mark.parametrize("seed", range(5), ids=lambda seed: f"seed-{seed}")
-def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(tmp_path: Path, seed: int) -> None:
-    killed_at_random(tmp_path, seed, kills=3)
+def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
+) -> None:
+    killed_at_random(zookeeper, tmp_path, seed, kills=3)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(100, 150), ids=lambda seed: f"seed-{seed}")
-def test_the_same_with_many_seeds_and_more_kills(tmp_path: Path, seed: int) -> None:
-    killed_at_random(tmp_path, seed, kills=8)
+def test_the_same_with_many_seeds_and_more_kills(zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int) -> None:
+    killed_at_random(zookeeper, tmp_path, seed, kills=8)
 
 
-def test_a_subscriber_killed_between_callback_and_acknowledgement_gets_that_message_again(tmp_path: Path) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client:
+def test_a_subscriber_killed_between_callback_and_acknowledgement_gets_that_message_again(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    with hosted(zookeeper, tmp_path) as running, connect(running.address) as client:
         queue = client.create_queue("orders", partitions=1)
         subscriber = RecordingSubscriber(running, "orders", tmp_path)
         subscriber.start(die_at=7)

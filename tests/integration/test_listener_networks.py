@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from delivery import Client, connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import ListenerRefused
-from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -19,7 +19,7 @@ from delivery.rpc.pool import Pool
 from delivery.rpc.protocol import load_idl
 from subscriber import Message, Subscriber
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
+from tests.integration.engine import Engine, hosted
 
 pytestmark = pytest.mark.integration
 
@@ -30,13 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(folder: Path) -> Iterator[LocalEngine]:
-    with engine(folder, "--listener-networks", "127.0.0.9/32,10.0.0.0/8") as started:
+def running(zookeeper: EmbeddedZooKeeper, folder: Path) -> Iterator[Engine]:
+    with hosted(zookeeper, folder, "--listener-networks", "127.0.0.9/32,10.0.0.0/8") as started:
         yield started
 
 
 @pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
+def client(running: Engine) -> Iterator[Client]:
     with connect(running.address) as connected:
         yield connected
 
@@ -44,7 +44,7 @@ def client(running: LocalEngine) -> Iterator[Client]:
 def ignore(message: Message) -> None: ...
 
 
-def test_a_subscriber_elsewhere_is_refused_before_anything_is_written(running: LocalEngine, client: Client) -> None:
+def test_a_subscriber_elsewhere_is_refused_before_anything_is_written(running: Engine, client: Client) -> None:
     client.create_queue("refused")
     subscriber = Subscriber("mail", zookeeper=running.address)
     subscriber.subscribe("refused", start="earliest", listener=ignore)
@@ -53,7 +53,7 @@ def test_a_subscriber_elsewhere_is_refused_before_anything_is_written(running: L
     assert client.subscriptions("refused") == []
 
 
-def test_a_subscriber_in_an_allowed_network_gets_its_messages(running: LocalEngine, client: Client) -> None:
+def test_a_subscriber_in_an_allowed_network_gets_its_messages(running: Engine, client: Client) -> None:
     client.create_queue("allowed").put(b"x")
     got: list[bytes] = []
     subscriber = Subscriber("mail", zookeeper=running.address, host="127.0.0.9")
@@ -75,7 +75,7 @@ def test_a_listener_of_the_thrift_calls_is_refused_too(client: Client, address: 
 
 
 def test_a_listener_that_registers_by_itself_is_never_connected_to(
-    running: LocalEngine, client: Client, folder: Path
+    running: Engine, client: Client, folder: Path
 ) -> None:
     """Whoever writes to ZooKeeper past the checks gains nothing by it."""
     client.create_queue("past")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from delivery.embedded import EmbeddedZooKeeper
 from tests.integration.apache import Client, DeclaredError
 from tests.integration.plain import (
     Foreign,
@@ -30,8 +31,8 @@ KIB = 1024
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("plain")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    with foreign(zookeeper, tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 

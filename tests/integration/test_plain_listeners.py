@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from delivery.batch import encode
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.rpc.blocking import BlockingConnection
 from tests.integration.apache import SECONDS, Client
 from tests.integration.embedded import eventually
@@ -30,8 +31,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    with foreign(tmp_path_factory.mktemp("plain")) as found:
+def site(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    with foreign(zookeeper, tmp_path_factory.mktemp("plain")) as found:
         yield found
 
 
@@ -113,7 +114,9 @@ def test_headers_that_do_not_parse_are_left_out_and_the_messages_come(
 ) -> None:
     """Hosts do not open batches on their way in, so that a careless publisher can store such."""
     with BlockingConnection("127.0.0.1", site.port) as publisher:
-        publisher.call("publish", flights, 0, encode([(b"a", None, "", b"\x09nonsense"), (b"b", None, "", b"")], 0))
+        publisher.call(
+            "publish", flights, 0, encode([(b"a", None, "", b"\x09nonsense"), (b"b", None, "", b"")], 0), None
+        )
     create_subscription(client, flights, "plain")
     with attached(client, flights, "plain") as received:
         has(received, 2)
@@ -127,7 +130,7 @@ def test_a_batch_that_is_larger_than_a_frame_as_structs_comes_in_several_calls(
     """65,000 small messages of one long topic take 260 KB packed, and 19 MB as structs."""
     count, topic = 65_000, "T" * 249
     with BlockingConnection("127.0.0.1", site.port) as publisher:
-        base = publisher.call("publish", flights, 0, encode([(b"", None, topic, b"")] * count, 0)).baseId
+        base = publisher.call("publish", flights, 0, encode([(b"", None, topic, b"")] * count, 0), None).baseId
     create_subscription(client, flights, "plain")
     with attached(client, flights, "plain") as received:
         has(received, count)

@@ -11,13 +11,12 @@ import pytest
 
 from delivery import Client, MessageId
 from delivery.client import Limits
-from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, by_partition, check_checkpoints, check_delivered
+from tests.integration.engine import Engine, RecordingSubscriber, by_partition, check_checkpoints, check_delivered
 from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
@@ -37,7 +36,7 @@ def memory(pid: int) -> int:
 
 
 def test_a_subscriber_that_never_answers_keeps_its_position_and_others_get_everything(
-    running: LocalEngine, client: Client, queue_name: str, tmp_path: Path
+    running: Engine, client: Client, queue_name: str, tmp_path: Path
 ) -> None:
     queue = client.create_queue(queue_name, partitions=1)
     hanging = RecordingSubscriber(running, queue_name, tmp_path, name="hanging")
@@ -62,7 +61,7 @@ def test_a_subscriber_that_never_answers_keeps_its_position_and_others_get_every
 
 
 def test_a_listener_that_raises_gets_the_message_again_in_order_and_nothing_twice_that_it_handled(
-    running: LocalEngine, client: Client, queue_name: str, tmp_path: Path
+    running: Engine, client: Client, queue_name: str, tmp_path: Path
 ) -> None:
     queue = client.create_queue(queue_name, partitions=2)
     subscriber = RecordingSubscriber(running, queue_name, tmp_path)
@@ -120,7 +119,7 @@ class Impostor:
                 self._stop.wait(self._pause)
 
 
-def register(running: LocalEngine, queue: str, name: str, port: int) -> ZooKeeperClient:
+def register(running: Engine, queue: str, name: str, port: int) -> ZooKeeperClient:
     """An attached listener at `port`, as a subscriber would register it; gone when the session is stopped."""
     from delivery.metastore.records import SubscriptionRecord
 
@@ -147,7 +146,7 @@ def hello_reply(token: bytes) -> bytes:
 
 @pytest.mark.parametrize("reply", [b"", hello_reply(b"another-token"), b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_another_program_on_the_port_of_a_listener_gets_no_message(
-    running: LocalEngine, client: Client, queue_name: str, reply: bytes
+    running: Engine, client: Client, queue_name: str, reply: bytes
 ) -> None:
     queue = client.create_queue(queue_name, partitions=1)
     secret = b"SECRET-" * 20
@@ -165,7 +164,7 @@ def test_another_program_on_the_port_of_a_listener_gets_no_message(
 
 
 def test_a_listener_that_reads_a_kilobyte_per_second_costs_the_others_nothing(
-    running: LocalEngine, client: Client, queue_name: str, tmp_path: Path
+    running: Engine, client: Client, queue_name: str, tmp_path: Path
 ) -> None:
     queue = client.create_queue(queue_name, partitions=1)
     healthy = RecordingSubscriber(running, queue_name, tmp_path, name="healthy")
@@ -187,7 +186,7 @@ def test_a_listener_that_reads_a_kilobyte_per_second_costs_the_others_nothing(
 
 
 def test_a_subscription_goes_on_from_a_given_id_and_only_with_its_topics(
-    running: LocalEngine, client: Client, queue_name: str, tmp_path: Path
+    running: Engine, client: Client, queue_name: str, tmp_path: Path
 ) -> None:
     from delivery import NewMessage
 

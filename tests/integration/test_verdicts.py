@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -16,40 +14,40 @@ import pytest
 
 from delivery import Client, connect
 from delivery.client import NewMessage, Observation
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.local import LocalEngine
 from delivery.metastore.policy import RetryPolicy
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import ManualMessage, Message, Subscriber
-from tests.integration.embedded import ROOT, eventually
-from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.cli.calling import call
+from tests.integration.cli.running import environment
+from tests.integration.embedded import eventually
+from tests.integration.engine import Engine, RecordingSubscriber, engine, hosted
 from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[LocalEngine]:
-    with engine(tmp_path / "engine") as started:
+def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
+    with hosted(zookeeper, tmp_path) as started:
         yield started
 
 
 @pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
+def client(running: Engine) -> Iterator[Client]:
     with connect(running.address) as connected:
         yield connected
 
 
-def check(running: LocalEngine, *arguments: str) -> tuple[int, str]:
+def check(running: Engine, *arguments: str) -> tuple[int, str]:
     """Exit status and line of `hoot check`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "delivery.cli", "check", "--zookeeper", running.address, *arguments],
-        capture_output=True, text=True, timeout=60, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
-    )  # fmt: skip
+    done = call(["check", *arguments], b"", environment(running.address))
     assert done.stdout.count("\n") == 1, done
-    return done.returncode, done.stdout
+    return done.status, done.stdout
 
 
-def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: Client) -> None:
+def test_from_a_first_message_to_a_stuck_handler(running: Engine, client: Client) -> None:
     queue = client.create_queue("orders", partitions=1)
     client.create_subscription("orders", "billing", start="earliest")
     queue.put(b"one")
@@ -101,9 +99,7 @@ def test_from_a_first_message_to_a_stuck_handler(running: LocalEngine, client: C
     judged(client, "orders", "billing", "no_listener")
 
 
-def test_a_message_that_nobody_acknowledges_is_told_though_those_behind_it_are(
-    running: LocalEngine, client: Client
-) -> None:
+def test_a_message_that_nobody_acknowledges_is_told_though_those_behind_it_are(running: Engine, client: Client) -> None:
     queue, kept = client.create_queue("kept", partitions=1), list[ManualMessage]()
 
     def take(message: ManualMessage) -> None:
@@ -129,7 +125,7 @@ def now(client: Client) -> Observation:
     return client.subscription_info("orders", "billing").partitions[0].observation
 
 
-def test_what_failed_and_what_is_parked_is_told_with_its_error(running: LocalEngine, client: Client) -> None:
+def test_what_failed_and_what_is_parked_is_told_with_its_error(running: Engine, client: Client) -> None:
     queue = client.create_queue("orders", partitions=1)
     with ExitStack() as subscribers:
         policies = {"all": RetryPolicy(first_seconds=60), "keys": RetryPolicy(order="key", first_seconds=60)}
@@ -163,7 +159,7 @@ def scraped(client: Client) -> list[str]:
 
 
 def test_a_filter_that_takes_nothing_is_not_taken_for_a_queue_in_which_nothing_comes(
-    running: LocalEngine, client: Client
+    running: Engine, client: Client
 ) -> None:
     queue = client.create_queue("orders", partitions=1)
     subscriber = Subscriber("narrow", zookeeper=running.address)
@@ -174,9 +170,7 @@ def test_a_filter_that_takes_nothing_is_not_taken_for_a_queue_in_which_nothing_c
         assert judged(client, "orders", "narrow", "filter_starving").lag == 0
 
 
-def test_a_subscriber_that_holds_its_deliveries_back_is_paused_and_not_stuck(
-    running: LocalEngine, client: Client
-) -> None:
+def test_a_subscriber_that_holds_its_deliveries_back_is_paused_and_not_stuck(running: Engine, client: Client) -> None:
     queue = client.create_queue("orders", partitions=1)
     subscriber = Subscriber("careful", zookeeper=running.address)
     subscription = subscriber.subscribe("orders")
@@ -190,7 +184,7 @@ def test_a_subscriber_that_holds_its_deliveries_back_is_paused_and_not_stuck(
 
 
 def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot_be_reached(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     queue = client.create_queue("orders", partitions=1)
     frozen = RecordingSubscriber(running, "orders", tmp_path, name="frozen")
@@ -210,10 +204,15 @@ def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot
 
 
 def test_an_owner_that_hangs_a_partition_that_nobody_owns_and_a_zookeeper_that_is_away(
-    running: LocalEngine, client: Client, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
+    with engine(tmp_path) as running, connect(running.address) as client:
+        check_hanging(running, client, tmp_path)
+
+
+def check_hanging(running: LocalEngine, client: Client, folder: Path) -> None:
     queue = client.create_queue("orders", partitions=1)
-    subscriber = RecordingSubscriber(running, "orders", tmp_path)
+    subscriber = RecordingSubscriber(running, "orders", folder)
     subscriber.start()
     queue.put(b"one")
     judged(client, "orders", "recorder", "idle")

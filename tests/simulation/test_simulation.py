@@ -19,7 +19,7 @@ from tests.simulation.bugs import PLANTED
 from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 TOP = Path(__file__).resolve().parents[2]
-SEEDS_PER_CASE = 100
+SEEDS_PER_CASE = 200
 EVERY_DAY, NIGHTLY = range(0, 2000, SEEDS_PER_CASE), range(2000, 4000, SEEDS_PER_CASE)
 OF_A_KIND = range(0, 1000, SEEDS_PER_CASE)
 """From the first seed of the kind on; all but the first case are nightly."""

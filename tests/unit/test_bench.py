@@ -211,6 +211,7 @@ def test_a_summary_of_fencing_tells_the_extremes_of_the_look() -> None:
     [
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "2"], "--zookeeper names a running engine"),
         (["live", "--zookeeper", "127.0.0.1:1", "--processes", "1"], "--zookeeper names a running engine"),
+        (["live", "--zookeeper", "127.0.0.1:1", "--store", "hbase"], "--store is for its own one"),
         (["live", "--processes", "0"], "--processes"),
         (["latency", "--batches"], "No such option: --batches"),
         (["fencing", "--durability", "memory"], "--durability"),

@@ -89,6 +89,7 @@ def test_a_tally_counts_cancelled_flights_and_leaves_them_out_of_the_mean() -> N
     assert (found["AA"].mean_delay, found["UA"].mean_delay) == (None, 3.0)
 
 
+@pytest.mark.nightly
 def test_the_package_gives_a_year_of_flights_in_date_order() -> None:
     found = load()
     assert all(a.event_time <= b.event_time for a, b in pairwise(found))

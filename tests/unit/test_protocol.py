@@ -201,17 +201,17 @@ def test_a_reply_without_a_result_is_refused() -> None:
 @pytest.mark.parametrize("partition", [2**31, -(2**31) - 1, "one", 1.5])
 def test_what_a_field_cannot_hold_is_an_invalid_request(partition: object) -> None:
     with pytest.raises(InvalidRequest, match="partition"):
-        encode_call("RegionHost", "publish", 1, ("q", partition, b""))
+        encode_call("RegionHost", "publish", 1, ("q", partition, b"", None))
 
 
 def test_text_that_is_no_unicode_is_an_invalid_request() -> None:
     with pytest.raises(InvalidRequest, match="queue"):
-        encode_call("RegionHost", "publish", 1, ("\ud800", 1, b""))
+        encode_call("RegionHost", "publish", 1, ("\ud800", 1, b"", None))
 
 
 def test_a_call_over_the_frame_limit_is_too_large() -> None:
     with pytest.raises(MessageTooLarge):
-        encode_call("RegionHost", "publish", 1, ("q", 1, bytes(5000)), 5000)
+        encode_call("RegionHost", "publish", 1, ("q", 1, bytes(5000), None), 5000)
 
 
 def test_every_proper_prefix_of_a_call_is_refused() -> None:

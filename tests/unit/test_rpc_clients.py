@@ -162,7 +162,7 @@ def test_one_thread_sends_while_another_receives() -> None:
             thread = threading.Thread(target=receive)
             thread.start()
             for number in range(calls):
-                connection.send("publish", "q", 1, bytes(number * 300))
+                connection.send("publish", "q", 1, bytes(number * 300), None)
                 sent.release()
             thread.join(SECONDS)
         return received
@@ -178,10 +178,10 @@ def test_a_host_that_does_not_answer_is_a_missed_deadline_and_the_connection_is_
     def call(port: int) -> None:
         with BlockingConnection("127.0.0.1", port, call_deadline=0.1) as connection:
             with pytest.raises(DeadlineExceeded):
-                connection.call("publish", "q", 1, b"")
+                connection.call("publish", "q", 1, b"", None)
             assert not connection.usable
             with pytest.raises(HostUnreachable):
-                connection.call("publish", "q", 1, b"")
+                connection.call("publish", "q", 1, b"", None)
 
     async def story() -> None:
         async with listening(silence) as port:
@@ -193,7 +193,7 @@ def test_a_host_that_does_not_answer_is_a_missed_deadline_and_the_connection_is_
 def test_a_host_that_takes_nothing_is_a_missed_deadline() -> None:
     def call(port: int) -> None:
         with BlockingConnection("127.0.0.1", port) as connection, pytest.raises(DeadlineExceeded):
-            connection.call("publish", "q", 1, bytes(15 << 20), deadline=0.2)
+            connection.call("publish", "q", 1, bytes(15 << 20), None, deadline=0.2)
 
     async def story() -> None:
         async with listening(silence) as port:
@@ -206,7 +206,7 @@ def test_closing_wakes_a_thread_that_receives() -> None:
     def close_under_it(port: int) -> list[type]:
         errors: list[type] = []
         connection = BlockingConnection("127.0.0.1", port)
-        connection.send("publish", "q", 1, b"")
+        connection.send("publish", "q", 1, b"", None)
 
         def receive() -> None:
             try:
@@ -233,7 +233,7 @@ def test_a_call_interrupted_in_the_middle_breaks_its_connection(monkeypatch: pyt
         with BlockingConnection("127.0.0.1", port) as connection:
             monkeypatch.setattr(connection, "_fill", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                connection.call("publish", "q", 1, b"")
+                connection.call("publish", "q", 1, b"", None)
             assert not connection.usable
 
     def interrupt(_: float) -> None:
@@ -252,7 +252,7 @@ def test_a_call_interrupted_in_the_middle_breaks_its_connection(monkeypatch: pyt
 def test_a_pool_uses_a_connection_again_and_drops_one_that_its_host_closed() -> None:
     async def story() -> None:
         pool = Pool()
-        call = lambda port: pool.call("127.0.0.1", port, "publish", "q", 3, b"x").baseId  # noqa: E731
+        call = lambda port: pool.call("127.0.0.1", port, "publish", "q", 3, b"x", None).baseId  # noqa: E731
         async with serving("RegionHost", ServerLimits(idle_seconds=0.3)) as (server, port):
             for _ in range(5):
                 assert await trio.to_thread.run_sync(call, port) == 3
@@ -270,7 +270,7 @@ def test_a_pool_keeps_a_connection_after_an_error_that_was_an_answer() -> None:
         pool = Pool()
         for _ in range(3):
             with pytest.raises(NotOwner):
-                pool.call("127.0.0.1", port, "publish", "elsewhere", 1, b"")
+                pool.call("127.0.0.1", port, "publish", "elsewhere", 1, b"", None)
         pool.close()
 
     async def story() -> None:

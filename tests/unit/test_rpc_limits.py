@@ -159,7 +159,7 @@ def test_hostile_frames_close_their_connection_and_the_service_goes_on() -> None
                             await stream.send_all(frame)
                     assert await ends(stream) == b"", name
                 await until(partial(closed_for_cause, server, number))
-                reply = await other.call("RegionHost", "publish", "q", 1, b"still here")
+                reply = await other.call("RegionHost", "publish", "q", 1, b"still here", None)
                 assert reply.count == 10
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

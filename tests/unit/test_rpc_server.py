@@ -192,11 +192,11 @@ def test_an_error_is_an_answer_and_the_connection_goes_on() -> None:
     def calls(port: int) -> None:
         with BlockingConnection("127.0.0.1", port) as connection:
             with pytest.raises(NotOwner) as caught:
-                connection.call("publish", "elsewhere", 1, b"")
+                connection.call("publish", "elsewhere", 1, b"", None)
             assert caught.value.address == "h:1"
             with pytest.raises(Fenced):
-                connection.call("publish", "refused", 1, b"")
-            assert connection.call("publish", "q", 7, b"12345").count == 5
+                connection.call("publish", "refused", 1, b"", None)
+            assert connection.call("publish", "q", 7, b"12345", None).count == 5
 
     trio.run(story)
 

@@ -10,29 +10,22 @@ import pytest
 
 from delivery import Client, NewMessage, connect
 from delivery.dispatch.verdict import Limits
-from delivery.local import LocalEngine
 from subscriber import Flow, Message, Subscriber
 from tests.integration.cli.running import SECONDS, Hoot
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine as one_host
+from tests.integration.engine import Engine
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    with one_host(tmp_path_factory.mktemp("engine")) as started:
-        yield started
-
-
 @pytest.fixture
-def client(running: LocalEngine) -> Iterator[Client]:
+def client(running: Engine) -> Iterator[Client]:
     with connect(running.address) as connected:
         yield connected
 
 
 def test_a_paused_subscription_hears_nothing_until_it_is_resumed_whatever_becomes_of_its_host(
-    running: LocalEngine, client: Client
+    running: Engine, client: Client
 ) -> None:
     hoot, queue, heard = Hoot(running.address), client.create_queue("orders", partitions=2), list[bytes]()
     subscriber = Subscriber("mail", zookeeper=running.address)
@@ -57,7 +50,7 @@ def test_a_paused_subscription_hears_nothing_until_it_is_resumed_whatever_become
         assert hoot.json("subscription", "list", "orders")[0]["pause"] is None
 
 
-def test_a_pause_settles_what_is_out_and_ends_by_itself(running: LocalEngine, client: Client) -> None:
+def test_a_pause_settles_what_is_out_and_ends_by_itself(running: Engine, client: Client) -> None:
     queue, heard = client.create_queue("bills"), list[tuple[bytes, datetime]]()
 
     def listen(message: Message) -> None:
@@ -78,7 +71,7 @@ def test_a_pause_settles_what_is_out_and_ends_by_itself(running: LocalEngine, cl
     assert client.subscription_info("bills", "mail").pause is None
 
 
-def test_what_cannot_be_paused_is_refused(running: LocalEngine, client: Client) -> None:
+def test_what_cannot_be_paused_is_refused(running: Engine, client: Client) -> None:
     hoot = Hoot(running.address)
     client.create_queue("quiet")
     assert hoot.refused("subscription", "pause", "quiet", "nobody")["error"] == "unknown_subscription"
@@ -89,7 +82,7 @@ def test_what_cannot_be_paused_is_refused(running: LocalEngine, client: Client) 
     assert "for 1h" in hoot("subscription", "pause", "quiet", "mail", "--for", "1h1m").stdout
 
 
-def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: LocalEngine, client: Client) -> None:
+def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: Engine, client: Client) -> None:
     hoot, queue, heard = Hoot(running.address), client.create_queue("sent", partitions=2), list[float]()
     for partition in (0, 1):
         queue.put_many([NewMessage(b"x", partition=partition) for _ in range(500)])
@@ -112,7 +105,7 @@ def test_a_limit_holds_for_all_partitions_together_until_it_is_changed(running: 
     assert client.subscription_info("sent", "mail").flow == Flow(bytes_per_second=64 << 20)
 
 
-def test_limits_that_cannot_be_are_refused_and_change_nothing(running: LocalEngine, client: Client) -> None:
+def test_limits_that_cannot_be_are_refused_and_change_nothing(running: Engine, client: Client) -> None:
     hoot = Hoot(running.address)
     client.create_queue("calm")
     hoot.refused("subscription", "create", "calm", "mail", "--messages-per-second", "0.001", status=2)
@@ -122,7 +115,7 @@ def test_limits_that_cannot_be_are_refused_and_change_nothing(running: LocalEngi
     assert client.subscription_info("calm", "mail").flow == Flow(bytes_per_second=1024)
 
 
-def test_a_fixed_window_bounds_what_is_out_with_a_subscriber(running: LocalEngine, client: Client) -> None:
+def test_a_fixed_window_bounds_what_is_out_with_a_subscriber(running: Engine, client: Client) -> None:
     queue, lists = client.create_queue("held"), list[list[Message]]()
     queue.put_many([b"x"] * 500)
     subscriber = Subscriber("mail", zookeeper=running.address)

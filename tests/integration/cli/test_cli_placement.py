@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delivery import connect
+from delivery.embedded import EmbeddedZooKeeper
 from tests.integration.cli.running import Child, Hoot, free_port
 from tests.integration.embedded import descendants, eventually, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.fixture
-def serving(zookeeper_hosts: str, tmp_path: Path) -> Iterator[Child]:
+@contextmanager
+def three(zookeeper: str, folder: Path) -> Iterator[Child]:
     """Three hosts in processes, on one ZooKeeper and one data folder."""
-    arguments = ["serve", "--zookeeper", zookeeper_hosts, "--data", str(tmp_path / "data"), "--processes", "3"]
-    with Child(*arguments, "--session-timeout", "2s", "--set", "rebalance_seconds=0") as child:
+    arguments = ["serve", "--zookeeper", zookeeper, "--data", str(folder), "--processes", "3"]
+    arguments += ["--port", "0", "--http-port", "0", "--session-timeout", "2s", "--set", "rebalance_seconds=0"]
+    with Child(*arguments) as child:
         eventually(lambda: sum("listens on" in line for line in child.lines) == 3, "three hosts listen", 60)
         yield child
 
 
-@pytest.fixture
-def hoot(zookeeper_hosts: str, serving: Child) -> Hoot:
-    with connect(zookeeper_hosts) as client:
+def with_orders(zookeeper: str) -> Hoot:
+    """A queue of six partitions, each with a message and an owner."""
+    with connect(zookeeper) as client:
         orders = client.create_queue("orders", partitions=6)
         for partition in range(6):
             orders.put(b"hello", partition=partition)
-    return Hoot(zookeeper_hosts)
+    return Hoot(zookeeper)
+
+
+@pytest.fixture(scope="module")
+def hoot(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hoot]:
+    """For tests that end none of the hosts."""
+    address = f"{zookeeper.address}/placement-{secrets.token_hex(6)}"
+    with three(address, tmp_path_factory.mktemp("placement") / "data"):
+        yield with_orders(address)
+
+
+@pytest.fixture
+def serving(zookeeper_hosts: str, tmp_path: Path) -> Iterator[Child]:
+    """For tests that do."""
+    with three(zookeeper_hosts, tmp_path / "data") as child:
+        yield child
 
 
 def owners(hoot: Hoot) -> dict[int, str]:
@@ -87,9 +106,11 @@ def test_a_host_is_drained_takes_nothing_and_takes_part_again(hoot: Hoot) -> Non
     assert hoot.json("partition", "move", "orders", "0", name)["moved"] is True
     assert "serving" in hoot("host", "info", name).stdout
     assert "still has 1 partitions after 0 s" in hoot("host", "drain", name, "--timeout", "0", status=1).stderr
+    hoot("host", "drain", name, "--undo")
 
 
-def test_processes_end_together_on_sigterm(hoot: Hoot, serving: Child) -> None:
+def test_processes_end_together_on_sigterm(zookeeper_hosts: str, serving: Child) -> None:
+    hoot = with_orders(zookeeper_hosts)
     children = descendants(serving.process.pid)
     assert len(children) >= 3
     assert serving.end(signal.SIGTERM) == 0
@@ -97,7 +118,8 @@ def test_processes_end_together_on_sigterm(hoot: Hoot, serving: Child) -> None:
     assert hoot.json("host", "list") == []
 
 
-def test_a_process_that_was_killed_is_told_of_and_its_partitions_live_on(hoot: Hoot, serving: Child) -> None:
+def test_a_process_that_was_killed_is_told_of_and_its_partitions_live_on(zookeeper_hosts: str, serving: Child) -> None:
+    hoot = with_orders(zookeeper_hosts)
     victim = max(descendants(serving.process.pid))
     os.kill(victim, signal.SIGKILL)
     eventually(lambda: any("is not replaced" in line for line in serving.errors), "the log says so", 20)

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delivery import connect
+from delivery.bench.report import Result
+from delivery.cli import run
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
 from delivery.hbase import Tables, parse_gateways
 from delivery.storage.hbase.keys import id_and_epoch
@@ -75,9 +79,9 @@ def test_messages_are_delivered_scanned_and_readable_in_the_table(
 
 @pytest.mark.parametrize("layout", ["rows", "batches"])
 def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothing(
-    tmp_path: Path, options: Options, layout: str
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, options: Options, layout: str
 ) -> None:
-    killed_at_random(tmp_path, 7, 3, *options(layout))
+    killed_at_random(zookeeper, tmp_path, 7, 3, *options(layout))
 
 
 def test_a_host_whose_hbase_is_not_there_says_so_and_ends(tmp_path: Path) -> None:
@@ -85,3 +89,23 @@ def test_a_host_whose_hbase_is_not_there_says_so_and_ends(tmp_path: Path) -> Non
     said = r"HBase Thrift gateway 127\.0\.0\.1:1 cannot be reached"
     with pytest.raises(EmbeddedError, match=said), engine(tmp_path, *nowhere):
         pass
+
+
+def test_the_bench_tells_how_hbase_does_beside_happybase_by_itself(
+    hbase_gateways: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [
+        "--store",
+        "hbase",
+        "--hbase-thrift",
+        hbase_gateways,
+        "--layout",
+        "batches",
+        "--messages",
+        "2000",
+        "--json",
+    ]
+    assert run(["bench", "drain", *named]) == 0
+    found = msgspec.json.decode(capsys.readouterr().out, type=Result)
+    assert found.raw_per_second
+    assert found.ratio_to_raw == pytest.approx(found.messages_per_second / found.raw_per_second, rel=0.01)

@@ -14,6 +14,7 @@ import pytest
 from delivery.errors import InvalidRequest, StorageUnavailable
 from delivery.hbase import NoTable, Tables, parse_gateways
 from delivery.hbase.tables import REQUEST_BYTES
+from tests.hbase.settings import FRAME_MIB
 from tests.integration.embedded import eventually
 
 pytestmark = pytest.mark.hbase
@@ -67,6 +68,12 @@ def test_more_than_a_request_holds_goes_in_several(tables: Tables, table: str) -
     rows = [(b"%02d" % n, {F: bytes(400_000)}) for n in range(10)] + [(b"big", {F: bytes(3 * REQUEST_BYTES)})]
     tables.put(table, rows)
     assert sorted(rows) == tables.scan(table, b"", b"\xff", [F])
+
+
+def test_a_gateway_tells_how_large_a_request_may_be(tables: Tables) -> None:
+    assert tables.takes(9 << 20)
+    assert not tables.takes((FRAME_MIB << 20) + 1)
+    assert tables.names() is not None, "and goes on"
 
 
 def test_a_cell_put_with_a_life_is_gone_after_it(tables: Tables, table: str) -> None:

@@ -38,8 +38,8 @@ IDL: Any = load_idl("delivery")
 
 
 def test_what_is_published_is_read_back_in_order(connection: BlockingConnection, orders: str) -> None:
-    first = connection.call("publish", orders, 0, batch(b"a", b"b"))
-    second = connection.call("publish", orders, 0, batch(b"c", topic="JFK"))
+    first = connection.call("publish", orders, 0, batch(b"a", b"b"), None)
+    second = connection.call("publish", orders, 0, batch(b"c", topic="JFK"), None)
     assert (first.count, first.durability, first.duplicate) == (2, "fsync", False)
     assert second.baseId > first.baseId + 1
     reply = connection.call("read", request())
@@ -55,7 +55,7 @@ def test_pipelined_batches_are_stored_in_the_order_in_which_they_were_sent(
 ) -> None:
     """The first of them find a partition that nobody owns yet."""
     for n in range(60):
-        connection.send("publish", orders, 1, batch(b"%d" % n, partition=1, producer=5, sequence=n))
+        connection.send("publish", orders, 1, batch(b"%d" % n, partition=1, producer=5, sequence=n), None)
     replies = [connection.receive()[1] for _ in range(60)]
     assert [reply.baseId for reply in replies] == sorted(reply.baseId for reply in replies)
     found = messages_of(connection.call("read", request(partition=1)))
@@ -74,7 +74,7 @@ def test_a_read_that_waits_returns_when_something_is_published(
     waiting = threading.Thread(target=wait)
     waiting.start()
     start = time.monotonic()
-    connection.call("publish", orders, 0, batch(b"a"))
+    connection.call("publish", orders, 0, batch(b"a"), None)
     waiting.join(10)
     assert time.monotonic() - start < 10
     assert [m.body for m in messages_of(replies[0])] == [b"a"]
@@ -93,8 +93,8 @@ def test_a_read_takes_only_the_topics_asked_for_and_moves_past_the_others(
     connection: BlockingConnection, orders: str
 ) -> None:
     rows = [(b"a", None, "JFK", b""), (b"b", None, "LGA", b""), (b"c", None, "JFK", b"")]
-    connection.call("publish", orders, 0, encode(rows, 0))
-    last = connection.call("publish", orders, 0, batch(b"d", topic="LGA")).baseId
+    connection.call("publish", orders, 0, encode(rows, 0), None)
+    last = connection.call("publish", orders, 0, batch(b"d", topic="LGA"), None).baseId
     reply = connection.call("read", request(topics=("JFK",)))
     assert [m.body for m in messages_of(reply)] == [b"a", b"c"]
     assert reply.position == last
@@ -103,7 +103,7 @@ def test_a_read_takes_only_the_topics_asked_for_and_moves_past_the_others(
 
 
 def test_a_read_ends_where_it_was_told_to(connection: BlockingConnection, orders: str) -> None:
-    bases = [connection.call("publish", orders, 0, batch(b"%d" % n)).baseId for n in range(4)]
+    bases = [connection.call("publish", orders, 0, batch(b"%d" % n), None).baseId for n in range(4)]
     reply = connection.call("read", request(until=bases[1]))
     assert [m.body for m in messages_of(reply)] == [b"0", b"1"]
     assert reply.position == bases[1]
@@ -114,7 +114,7 @@ def test_a_read_ends_where_it_was_told_to(connection: BlockingConnection, orders
 def test_bounds_and_counts(connection: BlockingConnection, orders: str) -> None:
     empty = connection.call("partitionInfo", orders, 0)
     assert (empty.firstId, empty.lastId, empty.messages, empty.epoch) == (0, 0, 0, 1)
-    base = connection.call("publish", orders, 0, batch(*[b"x"] * 100)).baseId
+    base = connection.call("publish", orders, 0, batch(*[b"x"] * 100), None).baseId
     info = connection.call("partitionInfo", orders, 0)
     assert (info.firstId, info.lastId, info.messages) == (base, base + 99, 100)
     assert connection.call("countMessages", orders, 0, base + 9, 0) == 90
@@ -126,11 +126,11 @@ def test_bounds_and_counts(connection: BlockingConnection, orders: str) -> None:
 def test_messages_and_producer_sequences_survive_a_restart(config: HostConfig, catalog: Catalog) -> None:
     catalog.create_queue("orders", QueueSettings())
     with RunningHost(config) as host, host.connect() as connection:
-        first = connection.call("publish", "orders", 0, batch(b"a", producer=3, sequence=0))
+        first = connection.call("publish", "orders", 0, batch(b"a", producer=3, sequence=0), None)
     with RunningHost(config) as host, host.connect() as connection:
-        again = connection.call("publish", "orders", 0, batch(b"a", producer=3, sequence=0))
+        again = connection.call("publish", "orders", 0, batch(b"a", producer=3, sequence=0), None)
         assert (again.baseId, again.duplicate) == (first.baseId, True)
-        connection.call("publish", "orders", 0, batch(b"b", producer=3, sequence=1))
+        connection.call("publish", "orders", 0, batch(b"b", producer=3, sequence=1), None)
         assert everything(connection) == [b"a", b"b"]
         assert connection.call("partitionInfo", "orders", 0).epoch == 2
 
@@ -154,7 +154,7 @@ def test_a_wrong_publish_is_refused_with_a_reason_and_nothing_is_stored(
     connection: BlockingConnection, orders: str, queue: str, partition: int, data: bytes, error: type[HootError]
 ) -> None:
     with pytest.raises(error) as caught:
-        connection.call("publish", queue, partition, data)
+        connection.call("publish", queue, partition, data, None)
     assert not caught.value.retryable
     assert len(caught.value.message) < 500
     assert connection.call("partitionInfo", orders, 0).messages == 0
@@ -213,7 +213,7 @@ def test_plain_scanners_keep_to_their_partitions_topics_and_ids(connection: Bloc
 def test_queue_locations_name_a_host_for_every_partition(
     host: RunningHost, connection: BlockingConnection, orders: str
 ) -> None:
-    connection.call("publish", orders, 0, batch(b"a"))
+    connection.call("publish", orders, 0, batch(b"a"), None)
     places = connection.call("getQueueLocations", orders)
     assert [(p.partition, p.host, p.port) for p in places] == [(n, "127.0.0.1", host.record.port) for n in (0, 1)]
 
@@ -237,7 +237,7 @@ def get(url: str) -> tuple[int, str]:
 
 
 def test_http_tells_health_and_metrics(host: RunningHost, connection: BlockingConnection, orders: str) -> None:
-    connection.call("publish", orders, 0, batch(b"a", b"b"))
+    connection.call("publish", orders, 0, batch(b"a", b"b"), None)
     assert get(f"{host.http}/healthz") == (200, '{"status":"alive"}')
     assert json.loads(get(f"{host.http}/readyz")[1]) == {"ready": True, "reasons": []}
     status, text = get(f"{host.http}/metrics")

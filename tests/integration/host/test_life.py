@@ -66,15 +66,15 @@ def test_a_host_that_stops_unregisters_and_another_takes_its_partitions_over(
     with RunningHost(config) as second, second.connect() as to_second:
         with RunningHost(config) as first, first.connect() as to_first:
             assert {host.host for host in catalog.hosts()} == {first.record.host, second.record.host}
-            to_first.call("publish", "orders", 0, batch(b"a"))
+            to_first.call("publish", "orders", 0, batch(b"a"), None)
             with pytest.raises(NotOwner) as caught:
-                to_second.call("publish", "orders", 0, batch(b"b"))
+                to_second.call("publish", "orders", 0, batch(b"b"), None)
             assert caught.value.address == f"127.0.0.1:{first.record.port}"
         assert [host.host for host in catalog.hosts()] == [second.record.host]
         deadline = time.monotonic() + 10
         while True:
             try:
-                to_second.call("publish", "orders", 0, batch(b"b"))
+                to_second.call("publish", "orders", 0, batch(b"b"), None)
                 break
             except NotOwner:
                 assert time.monotonic() < deadline
@@ -85,7 +85,7 @@ def test_a_stopping_host_answers_what_it_took_and_closes_its_connections(config:
     catalog.create_queue("orders", QueueSettings())
     with RunningHost(config) as host, host.connect() as connection:
         for n in range(20):
-            connection.send("publish", "orders", 0, batch(b"x" * 1000, producer=1, sequence=n))
+            connection.send("publish", "orders", 0, batch(b"x" * 1000, producer=1, sequence=n), None)
         assert connection.receive()[1].count == 1
         host.stop()
         outcomes: list[Any] = []
@@ -99,7 +99,7 @@ def test_a_stopping_host_answers_what_it_took_and_closes_its_connections(config:
 def test_a_deleted_queue_is_gone_with_its_data_and_may_be_made_anew(
     connection: BlockingConnection, orders: str, catalog: Catalog, config: HostConfig
 ) -> None:
-    connection.call("publish", orders, 0, batch(b"a"))
+    connection.call("publish", orders, 0, batch(b"a"), None)
     folders = list((config.data / "queues").iterdir())
     assert len(folders) == 1
     catalog.delete_queue(orders)
@@ -107,15 +107,15 @@ def test_a_deleted_queue_is_gone_with_its_data_and_may_be_made_anew(
     while folders[0].exists():
         assert time.monotonic() < deadline, "the data of the deleted queue is still there"
     with pytest.raises(UnknownQueue):
-        connection.call("publish", orders, 0, batch(b"b"))
+        connection.call("publish", orders, 0, batch(b"b"), None)
     catalog.create_queue(orders, QueueSettings())
-    connection.call("publish", orders, 0, batch(b"c"))
+    connection.call("publish", orders, 0, batch(b"c"), None)
     assert [m.body for m in messages_of(connection.call("read", request()))] == [b"c"]
 
 
 def test_changed_settings_are_followed(connection: BlockingConnection, orders: str, catalog: Catalog) -> None:
-    connection.call("publish", orders, 0, batch(b"a"))
+    connection.call("publish", orders, 0, batch(b"a"), None)
     catalog.update_queue(orders, QueueSettings(partitions=2, durability="os"))
     deadline = time.monotonic() + 10
-    while connection.call("publish", orders, 0, batch(b"b")).durability != "os":
+    while connection.call("publish", orders, 0, batch(b"b"), None).durability != "os":
         assert time.monotonic() < deadline, "the host still uses the old settings"

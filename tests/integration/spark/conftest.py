@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delivery.local import LocalEngine
-from tests.integration.engine import engine
+from delivery.embedded import EmbeddedZooKeeper
+from tests.integration.engine import Engine, hosted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    """An engine of one host, with its own ZooKeeper."""
-    with engine(tmp_path_factory.mktemp("engine")) as started:
+def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """An engine of one host."""
+    with hosted(zookeeper, tmp_path_factory.mktemp("engine")) as started:
         yield started
 
 

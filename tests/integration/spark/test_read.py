@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery import NewMessage, connect
-from delivery.local import LocalEngine
+from tests.integration.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 
 def test_every_message_is_a_row_with_its_id_key_topic_time_and_headers(
-    running: LocalEngine, spark: SparkSession, tmp_path: Path
+    running: Engine, spark: SparkSession, tmp_path: Path
 ) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("rows", partitions=3)
@@ -44,7 +44,7 @@ def test_every_message_is_a_row_with_its_id_key_topic_time_and_headers(
     assert not expected
 
 
-def test_topics_are_filtered_and_an_empty_queue_gives_no_rows(running: LocalEngine, spark: SparkSession) -> None:
+def test_topics_are_filtered_and_an_empty_queue_gives_no_rows(running: Engine, spark: SparkSession) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("some", partitions=2)
         reader = spark.read.format("hoot").option("queue", "some").option("zookeeper", running.address)
@@ -54,13 +54,13 @@ def test_topics_are_filtered_and_an_empty_queue_gives_no_rows(running: LocalEngi
     assert reader.option("topics", "b").load().count() == 25
 
 
-def test_an_unknown_queue_is_one_clear_error(running: LocalEngine, spark: SparkSession) -> None:
+def test_an_unknown_queue_is_one_clear_error(running: Engine, spark: SparkSession) -> None:
     reader = spark.read.format("hoot").option("queue", "nosuch").option("zookeeper", running.address)
     with pytest.raises(Exception, match="nosuch"):
         reader.load().count()
 
 
-def test_partitions_are_divided_into_tasks_and_give_every_row_once(running: LocalEngine, spark: SparkSession) -> None:
+def test_partitions_are_divided_into_tasks_and_give_every_row_once(running: Engine, spark: SparkSession) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("divided", partitions=2)
         stored = queue.put_many([NewMessage(b"%d" % number, partition=number % 2) for number in range(5000)])
@@ -73,7 +73,7 @@ def test_partitions_are_divided_into_tasks_and_give_every_row_once(running: Loca
     )
 
 
-def test_a_read_takes_what_its_edges_and_conditions_name(running: LocalEngine, spark: SparkSession) -> None:
+def test_a_read_takes_what_its_edges_and_conditions_name(running: Engine, spark: SparkSession) -> None:
     with connect(running.address) as client:
         messages = [NewMessage(b"x", topic=f"t{n % 3}", partition=n % 2) for n in range(100)]
         client.create_queue("edges-a", partitions=2).put_many(messages)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery import NewMessage, connect
-from delivery.local import LocalEngine
+from tests.integration.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 
-def run(spark: SparkSession, running: LocalEngine, folder: Path, queue: str, **options: str) -> list[int]:
+def run(spark: SparkSession, running: Engine, folder: Path, queue: str, **options: str) -> list[int]:
     """Read what there is now, into the folder; how many rows each batch had."""
     reader = spark.readStream.format("hoot").option("queue", queue).option("zookeeper", running.address)
     writer = reader.options(**options).load().writeStream.format("parquet").option("path", str(folder / "out"))
@@ -31,7 +31,7 @@ def read(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
 
 
 def test_a_stream_goes_on_where_it_was_and_gives_every_message_once(
-    running: LocalEngine, spark: SparkSession, tmp_path: Path
+    running: Engine, spark: SparkSession, tmp_path: Path
 ) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("flow", partitions=3)
@@ -45,7 +45,7 @@ def test_a_stream_goes_on_where_it_was_and_gives_every_message_once(
 
 @pytest.mark.parametrize("limit", [{"maxOffsetsPerTrigger": "400"}, {"maxBytesPerTrigger": "40000"}], ids=str)
 def test_batches_are_as_large_as_allowed(
-    running: LocalEngine, spark: SparkSession, tmp_path: Path, limit: dict[str, str]
+    running: Engine, spark: SparkSession, tmp_path: Path, limit: dict[str, str]
 ) -> None:
     name = f"limited-{next(iter(limit)).lower()}"
     with connect(running.address) as client:
@@ -58,7 +58,7 @@ def test_batches_are_as_large_as_allowed(
 
 
 def test_a_new_stream_begins_with_what_comes_after_its_start(
-    running: LocalEngine, spark: SparkSession, tmp_path: Path
+    running: Engine, spark: SparkSession, tmp_path: Path
 ) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("late")

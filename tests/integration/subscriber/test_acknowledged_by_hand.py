@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from delivery import connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -17,7 +18,7 @@ from delivery.model import Message
 from subscriber import ManualMessage, RetryPolicy, Subscriber
 from subscriber.inbox import Status
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
+from tests.integration.engine import hosted
 from tests.integration.subscribing import Theatre, batch, ids, play
 
 pytestmark = pytest.mark.integration
@@ -125,8 +126,14 @@ def test_what_is_refused_by_where_needs_no_acknowledgement_and_lists_are_acknowl
     play(story)
 
 
-def test_a_checkpoint_never_passes_what_is_not_acknowledged_and_it_comes_again_to_the_next_one(tmp_path: Path) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client, ZooKeeperClient(running.address) as session:
+def test_a_checkpoint_never_passes_what_is_not_acknowledged_and_it_comes_again_to_the_next_one(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    with (
+        hosted(zookeeper, tmp_path) as running,
+        connect(running.address) as client,
+        ZooKeeperClient(running.address) as session,
+    ):
         queue = client.create_queue("orders")
         catalog = open_catalog(session)
         first, second = Kept(), Kept()

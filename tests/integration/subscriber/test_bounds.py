@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from delivery import Client
-from delivery.local import LocalEngine
 from subscriber import Message, Subscriber
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
+from tests.integration.engine import Engine
 
 pytestmark = pytest.mark.integration
 
 
-def received(running: LocalEngine, queue: str, name: str, last: bytes, bound: int | None = None) -> list[bytes]:
+def received(running: Engine, queue: str, name: str, last: bytes, bound: int | None = None) -> list[bytes]:
     """What a subscriber gets until the last message."""
     bodies: list[bytes] = []
 
@@ -31,9 +31,7 @@ def numbered(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
 
 
-def test_who_comes_late_gets_the_newest_each_subscription_as_many_as_it_wants(
-    running: LocalEngine, client: Client
-) -> None:
+def test_who_comes_late_gets_the_newest_each_subscription_as_many_as_it_wants(running: Engine, client: Client) -> None:
     queue = client.create_queue("bounded")
     queue.put_many(numbered(0, 600))
     queue.put_many(numbered(600, 1000))
@@ -43,7 +41,7 @@ def test_who_comes_late_gets_the_newest_each_subscription_as_many_as_it_wants(
     assert client.subscription_info("bounded", "five").lag == 0
 
 
-def test_a_bound_is_changed_and_stays_where_none_is_given(running: LocalEngine, client: Client) -> None:
+def test_a_bound_is_changed_and_stays_where_none_is_given(running: Engine, client: Client) -> None:
     queue = client.create_queue("updated")
     hoot = Hoot(running.address)
     made = hoot.json("subscription", "create", "updated", "mail", "--from", "earliest", "--bound", "5")

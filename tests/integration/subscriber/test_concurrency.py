@@ -12,9 +12,9 @@ import trio.testing
 
 from delivery import Client, NewMessage, connect
 from delivery.errors import InvalidRequest
-from delivery.local import LocalEngine
 from subscriber import AsyncSubscriber, Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
+from tests.integration.engine import Engine
 
 pytestmark = pytest.mark.integration
 
@@ -25,13 +25,13 @@ KEYS = RetryPolicy(order="key", first_seconds=0.05, jitter=0)
 
 
 @pytest.fixture
-def zookeeper(running: LocalEngine) -> str:
+def address(running: Engine) -> str:
     return running.address
 
 
 @pytest.fixture
-def client(zookeeper: str) -> Iterator[Client]:
-    with connect(zookeeper) as connected:
+def client(address: str) -> Iterator[Client]:
+    with connect(address) as connected:
         yield connected
 
 
@@ -41,7 +41,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 
 def test_partitions_run_side_by_side_and_one_that_hangs_keeps_none_from_its_checkpoint(
-    zookeeper: str, client: Client, queue_name: str
+    address: str, client: Client, queue_name: str
 ) -> None:
     queue = client.create_queue(queue_name, partitions=3)
     go, heard = threading.Event(), list[bytes]()
@@ -54,7 +54,7 @@ def test_partitions_run_side_by_side_and_one_that_hangs_keeps_none_from_its_chec
     def lags() -> list[int | None]:
         return [one.lag for one in client.subscription_info(queue_name, "mail").partitions]
 
-    subscriber = Subscriber("mail", zookeeper=zookeeper)
+    subscriber = Subscriber("mail", zookeeper=address)
     subscriber.subscribe(queue_name, concurrency=2, listener=listen)
     with subscriber:
         queue.put(b"slow", partition=0)
@@ -72,7 +72,7 @@ def test_partitions_run_side_by_side_and_one_that_hangs_keeps_none_from_its_chec
 
 
 def test_keys_of_one_partition_run_side_by_side_failures_park_theirs_and_all_is_acknowledged(
-    zookeeper: str, client: Client, queue_name: str
+    address: str, client: Client, queue_name: str
 ) -> None:
     queue = client.create_queue(queue_name)
     together, heard, failed = threading.Barrier(4), dict[bytes, list[bytes]](), set[bytes]()
@@ -86,7 +86,7 @@ def test_keys_of_one_partition_run_side_by_side_failures_park_theirs_and_all_is_
             raise ValueError("not yet")
         heard.setdefault(message.key, []).append(message.body)
 
-    subscriber = Subscriber("mail", zookeeper=zookeeper)
+    subscriber = Subscriber("mail", zookeeper=address)
     subscriber.subscribe(queue_name, concurrency=4, retry=KEYS, listener=listen)
     with subscriber:
         for number in range(10):
@@ -98,7 +98,7 @@ def test_keys_of_one_partition_run_side_by_side_failures_park_theirs_and_all_is_
 
 
 def test_async_listeners_run_as_tasks_and_stopping_waits_for_them(
-    zookeeper: str, client: Client, queue_name: str
+    address: str, client: Client, queue_name: str
 ) -> None:
     queue = client.create_queue(queue_name)
     queue.put_many([NewMessage(b"x", key=b"%d" % number) for number in range(8)])
@@ -117,7 +117,7 @@ def test_async_listeners_run_as_tasks_and_stopping_waits_for_them(
             running -= 1
             ended += 1
 
-        subscriber = AsyncSubscriber("mail", zookeeper=zookeeper)
+        subscriber = AsyncSubscriber("mail", zookeeper=address)
         await subscriber.subscribe(queue_name, concurrency=8, start="earliest", retry=KEYS, listener=listen)
         async with trio.open_nursery() as nursery:
             await subscriber.start(nursery)

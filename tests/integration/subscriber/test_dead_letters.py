@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from delivery import Client, NewMessage
-from delivery.local import LocalEngine
 from subscriber import Message, Reject, RetryPolicy, Subscriber
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
+from tests.integration.engine import Engine
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ class Picky:
         return None
 
 
-def test_poison_stops_nothing_is_kept_as_it_was_and_can_be_sent_back(running: LocalEngine, client: Client) -> None:
+def test_poison_stops_nothing_is_kept_as_it_was_and_can_be_sent_back(running: Engine, client: Client) -> None:
     queue = client.create_queue("orders", partitions=2)
     picky = Picky()
     subscriber = Subscriber("mail", zookeeper=running.address)
@@ -73,7 +73,7 @@ def test_poison_stops_nothing_is_kept_as_it_was_and_can_be_sent_back(running: Lo
     assert (last.key, last.topic, last.headers, last.partition) == (b"k", "t", {"h": b"v"}, 1)
 
 
-def test_a_host_killed_while_it_gives_a_message_up_loses_nothing(running: LocalEngine, client: Client) -> None:
+def test_a_host_killed_while_it_gives_a_message_up_loses_nothing(running: Engine, client: Client) -> None:
     client.create_queue("payments")
     handled: list[bytes] = []
     tries = threading.Semaphore(0)
@@ -98,7 +98,7 @@ def test_a_host_killed_while_it_gives_a_message_up_loses_nothing(running: LocalE
 
 
 def test_a_subscription_without_dead_letters_lists_none_and_what_is_not_there_is_named(
-    running: LocalEngine, client: Client
+    running: Engine, client: Client
 ) -> None:
     client.create_queue("quiet")
     client.create_subscription("quiet", "mail")
@@ -110,7 +110,7 @@ def test_a_subscription_without_dead_letters_lists_none_and_what_is_not_there_is
     assert hoot.refused("dlq", "list", "quite", "mail")["error"] == "unknown_queue"
 
 
-def test_what_others_put_into_a_queue_of_dead_letters_is_no_dead_letter(running: LocalEngine, client: Client) -> None:
+def test_what_others_put_into_a_queue_of_dead_letters_is_no_dead_letter(running: Engine, client: Client) -> None:
     """By hand, or since names with dots in them can mean the same queue."""
     client.create_queue("eu.orders")
     client.create_queue("eu")

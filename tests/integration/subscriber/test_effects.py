@@ -11,13 +11,12 @@ import pytest
 
 from delivery import Client, NewMessage
 from delivery.errors import InvalidRequest
-from delivery.local import LocalEngine
 from subscriber import Message, RetryPolicy, Subscriber
 from subscriber.effects import exactly_once
 from subscriber.sqlite import SQLitePositions
 from tests.integration.effecting import Orders
 from tests.integration.embedded import eventually
-from tests.integration.engine import SubscriberProcess
+from tests.integration.engine import Engine, SubscriberProcess
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +37,7 @@ def publish(client: Client, queue: str, count: int) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("lists", [False, True], ids=["messages", "lists"])
 @pytest.mark.parametrize("by", ["positions", "seen"])
 def test_a_subscriber_that_is_killed_inside_and_behind_its_transactions_has_each_effect_once(
-    running: LocalEngine, client: Client, tmp_path: Path, by: str, lists: bool
+    running: Engine, client: Client, tmp_path: Path, by: str, lists: bool
 ) -> None:
     queue, database = f"orders-{by}-{lists}", tmp_path / "ledger.db"
     client.create_queue(queue, partitions=2)
@@ -61,7 +60,7 @@ def test_a_subscriber_that_is_killed_inside_and_behind_its_transactions_has_each
 
 
 def test_with_the_order_of_keys_each_effect_is_there_once_and_none_of_a_message_that_fails(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     database = tmp_path / "ledger.db"
     client.create_queue("refunds")
@@ -89,7 +88,7 @@ def test_with_the_order_of_keys_each_effect_is_there_once_and_none_of_a_message_
 
 
 def test_positions_are_refused_with_the_order_of_keys_and_while_keys_are_parked(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     client.create_queue("returns")
     publish(client, "returns", 14)

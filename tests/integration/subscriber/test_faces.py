@@ -297,10 +297,10 @@ def test_with_a_region_host_what_is_published_arrives_and_is_checkpointed(
     subscriber.subscribe(QUEUE, start=start, listener=lambda message: bodies.append(message.body))
 
     with RunningHost(HostConfig(zookeeper=zookeeper_hosts, data=tmp_path)) as host, host.connect() as connection:
-        connection.call("publish", QUEUE, 0, published(b"before"))
+        connection.call("publish", QUEUE, 0, published(b"before"), None)
         with subscriber:
-            connection.call("publish", QUEUE, 0, published(b"one", b"two"))
-            reply = connection.call("publish", QUEUE, 0, published(b"three"))
+            connection.call("publish", QUEUE, 0, published(b"one", b"two"), None)
+            reply = connection.call("publish", QUEUE, 0, published(b"three"), None)
 
             async def story() -> None:
                 await eventually(lambda: len(bodies) == (4 if start == "earliest" else 3))
@@ -309,7 +309,7 @@ def test_with_a_region_host_what_is_published_arrives_and_is_checkpointed(
                 )
 
             play(story)
-        connection.call("publish", QUEUE, 0, published(b"meanwhile"))
+        connection.call("publish", QUEUE, 0, published(b"meanwhile"), None)
         with subscriber:
             play(lambda: eventually(lambda: bodies[-1] == b"meanwhile"))
     assert bodies == [b"before"] * (start == "earliest") + [b"one", b"two", b"three", b"meanwhile"]

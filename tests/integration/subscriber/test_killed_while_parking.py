@@ -8,11 +8,12 @@ from random import Random
 import pytest
 
 from delivery import NewMessage, connect
+from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
 from tests.integration.embedded import NEVER, eventually
-from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.engine import RecordingSubscriber, hosted
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -22,9 +23,11 @@ POLICY = RetryPolicy(order="key", first_seconds=0.1, factor=1, deliveries_max=6)
 
 
 @pytest.mark.parametrize("seed", range(2), ids=lambda seed: f"seed-{seed}")
-def test_every_message_is_handled_or_a_dead_letter_and_the_order_of_each_key_is_kept(tmp_path: Path, seed: int) -> None:
+def test_every_message_is_handled_or_a_dead_letter_and_the_order_of_each_key_is_kept(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
+) -> None:
     random = Random(seed)
-    with engine(tmp_path, "--set", "window_messages=200") as running, connect(running.address) as client:
+    with hosted(zookeeper, tmp_path, "--set", "window_messages=200") as running, connect(running.address) as client:
         queue = client.create_queue("orders")
         client.create_subscription("orders", "recorder", start="earliest")
         letters = client.dead_letters("orders", "recorder")
@@ -41,8 +44,8 @@ def test_every_message_is_handled_or_a_dead_letter_and_the_order_of_each_key_is_
             subscriber.start()
             eventually(lambda: subscriber.distinct() == ROUNDS * KEYS - 1, "all but the poison", 60)
             assert {letter.told("id") for letter in letters.letters()} == {str(stored[3 + 10 * KEYS].id)}
-            with ZooKeeperClient(running.address) as zookeeper:
-                catalog = open_catalog(zookeeper)
+            with ZooKeeperClient(running.address) as session:
+                catalog = open_catalog(session)
                 eventually(lambda: not catalog.states("orders", "recorder")[0].parked, "nothing is parked")
         finally:
             subscriber.kill()

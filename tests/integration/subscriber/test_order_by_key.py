@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from delivery import Client, MessageId, NewMessage
-from delivery.local import LocalEngine
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber
+from tests.integration.engine import Engine, RecordingSubscriber
 from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
@@ -31,12 +30,12 @@ def publish(client: Client, queue: str, rounds: int) -> dict[int, list[int]]:
     return {key: [int(one.id) for one in stored[key::KEYS]] for key in range(KEYS)}
 
 
-def state(running: LocalEngine, queue: str) -> SubscriptionState:
+def state(running: Engine, queue: str) -> SubscriptionState:
     with ZooKeeperClient(running.address) as zookeeper:
         return open_catalog(zookeeper).states(queue, "recorder")[0]
 
 
-def parked(running: LocalEngine, queue: str) -> dict[bytes | None, tuple[int, ...]]:
+def parked(running: Engine, queue: str) -> dict[bytes | None, tuple[int, ...]]:
     return {one.key: one.ids for one in state(running, queue).parked}
 
 
@@ -49,7 +48,7 @@ def check_order(published: dict[int, list[int]], delivered: list[int]) -> None:
 
 
 def test_a_poison_message_holds_its_key_through_the_deaths_of_subscriber_and_host_and_no_other_key(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     client.create_queue("orders")
     published = publish(client, "orders", 50)
@@ -87,7 +86,7 @@ def test_a_poison_message_holds_its_key_through_the_deaths_of_subscriber_and_hos
 
 
 def test_a_poison_message_becomes_a_dead_letter_and_the_rest_of_its_key_follows(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     client.create_queue("payments")
     published = publish(client, "payments", 20)
@@ -108,7 +107,7 @@ def test_a_poison_message_becomes_a_dead_letter_and_the_rest_of_its_key_follows(
 
 
 def test_a_message_that_kills_its_subscriber_is_found_and_given_up(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     client.create_queue("refunds")
     published = publish(client, "refunds", 3)
@@ -128,7 +127,7 @@ def test_a_message_that_kills_its_subscriber_is_found_and_given_up(
 
 
 def test_what_is_parked_is_listed_and_comes_again_when_it_is_released(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     client.create_queue("returns")
     published = publish(client, "returns", 3)

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from delivery import Client, MessageId, NewMessage
-from delivery.local import LocalEngine
 from subscriber import RetryPolicy
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, by_partition, check_delivered
+from tests.integration.engine import Engine, RecordingSubscriber, by_partition, check_delivered
 
 pytestmark = pytest.mark.integration
 
 
 def test_a_replay_ends_where_it_was_told_to_whatever_host_delivers_it(
-    running: LocalEngine, client: Client, tmp_path: Path
+    running: Engine, client: Client, tmp_path: Path
 ) -> None:
     queue = client.create_queue("orders", partitions=2)
     client.create_subscription("orders", "real")
@@ -38,7 +37,7 @@ def test_a_replay_ends_where_it_was_told_to_whatever_host_delivers_it(
         shadow.kill()
 
 
-def test_a_promoted_replay_hands_over_what_is_parked(running: LocalEngine, client: Client, tmp_path: Path) -> None:
+def test_a_promoted_replay_hands_over_what_is_parked(running: Engine, client: Client, tmp_path: Path) -> None:
     queue = client.create_queue("refunds")
     real = RecordingSubscriber(
         running, "refunds", tmp_path, "real", retry=RetryPolicy(order="key", first_seconds=0.5, factor=1)

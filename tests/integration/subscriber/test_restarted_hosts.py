@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from delivery import connect
+from delivery.embedded import EmbeddedZooKeeper
 from subscriber import Message, Subscriber
 from tests.integration.embedded import eventually
-from tests.integration.engine import engine
+from tests.integration.engine import hosted
 
 pytestmark = pytest.mark.integration
 
@@ -20,8 +21,10 @@ def _has(bodies: list[bytes], count: int) -> bool:
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["attached", "left before"])
-def test_after_a_clean_stop_of_the_host_only_what_is_new_comes(tmp_path: Path, stays: bool) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client:
+def test_after_a_clean_stop_of_the_host_only_what_is_new_comes(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, stays: bool
+) -> None:
+    with hosted(zookeeper, tmp_path) as running, connect(running.address) as client:
         queue = client.create_queue("orders", partitions=2)
         bodies: list[bytes] = []
 

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from delivery import NewMessage, connect
-from delivery.local import LocalEngine
+from delivery.embedded import EmbeddedZooKeeper
 from subscriber import RetryPolicy
 from tests.integration.embedded import eventually
-from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.engine import Engine, RecordingSubscriber, hosted
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[LocalEngine]:
-    with engine(tmp_path / "engine") as started:
+def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
+    with hosted(zookeeper, tmp_path) as started:
         yield started
 
 
 def test_a_key_that_was_parked_comes_again_from_where_it_was_parked_and_no_other_key_does(
-    running: LocalEngine, tmp_path: Path
+    running: Engine, tmp_path: Path
 ) -> None:
     with connect(running.address) as client:
         client.create_queue("orders")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -120,3 +120,22 @@ def test_a_refusal_is_told_by_what_it_says_in_one_line(said: TException, expecte
     assert type(error) is expected
     assert "\n" not in error.message
     assert "org.apache" not in error.message
+
+
+def test_a_gateway_that_closes_the_connection_on_a_large_request_does_not_take_it(deaf: Address) -> None:
+    with closing(Tables([deaf], call_seconds=SECONDS)) as tables:
+        assert not tables.takes(100_000)
+
+
+def test_a_large_request_that_is_answered_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Tables([("nowhere", 1)], call_seconds=SECONDS)) as tables:
+        for error in (InvalidRequest("no such name"), StorageUnavailable("no")):
+            monkeypatch.setattr(tables, "_ask", _raising(error))
+            assert tables.takes(1)
+
+
+def _raising(error: HootError) -> Callable[..., object]:
+    def call(*_: object) -> object:
+        raise error
+
+    return call

@@ -76,6 +76,42 @@ def test_a_late_request_and_its_repetition_are_done_once(hbase: Faulty, table: M
     assert table.get("k") == Versioned(TWO, Version(1))
 
 
+def test_the_same_content_by_another_is_not_taken_for_ones_own(
+    hbase: Faulty, data: Data, table: MetastoreScannableTable
+) -> None:
+    other = opened(FakeTables(data)).create_scannable_table("t")
+    hbase.plan = ["lost"]
+    hbase.before_look = lambda: other.put("k", ONE, NEW)
+    assert refused(table.put, "k", ONE, NEW) is InDoubt
+    hbase.plan = ["late"]
+
+    def again() -> None:
+        other.remove("k", ANY)
+        other.put("k", ONE, NEW)
+
+    hbase.before_look = lambda: setattr(hbase, "before_look", again)
+    assert refused(table.put, "k", TWO, Version(0)) is InDoubt
+    hbase.arrive()
+    assert table.get("k") == Versioned(ONE, Version(0)), "what was meant for the entry of before does not hit this one"
+
+
+def test_a_repetition_that_came_after_the_late_request_is_in_doubt_when_hbase_goes(
+    hbase: Faulty, table: MetastoreScannableTable
+) -> None:
+    table.put("k", ONE, NEW)
+    hbase.plan = ["late"]
+
+    def gone() -> None:
+        hbase.failing = StorageUnavailable("gone")
+
+    def second() -> None:
+        hbase.arrive()
+        hbase.before_look = gone
+
+    hbase.before_look = lambda: setattr(hbase, "before_look", lambda: setattr(hbase, "before_ask", second))
+    assert refused(table.put, "k", TWO, Version(0)) is InDoubt
+
+
 def test_after_many_lost_answers_the_outcome_is_in_doubt(hbase: Faulty, table: MetastoreScannableTable) -> None:
     hbase.plan = ["lost"] * 9
     assert refused(table.put, "k", ONE, NEW) is InDoubt
