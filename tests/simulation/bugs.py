@@ -309,7 +309,7 @@ PLANTED: dict[str, Planted] = {
     },
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),
-    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=640),
+    "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=200),
     "client: doubt forgotten": Planted(client_bugs.doubt_forgotten, "I14", first=200),
     "client: deadline called refused": Planted(client_bugs.deadline_called_refused, "I14"),
     "client: answers mixed up": Planted(client_bugs.answers_mixed_up, "I1"),
