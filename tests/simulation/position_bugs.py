@@ -83,7 +83,7 @@ FOUND_AS: Mapping[str, tuple[Callable[[], Bug], str]] = {
     "not heard again": (not_heard_again, "I5 I8 I11"),
     "move not counted": (move_not_counted, "I4 I15"),
     "parked left behind": (parked_left_behind, "I15"),
-    "replay without end": (replay_without_end, "I16"),
+    "replay without end": (replay_without_end, "I5 I16"),
     "promoted without a move": (promoted_without_a_move, "I15"),
     "saved over a move": (saved_over_a_move, "I15"),
 }

@@ -132,7 +132,7 @@ def test_async_listeners_run_as_tasks_and_stopping_waits_for_them(
     eventually(lambda: client.subscription_info(queue_name, "mail").lag == 0, "acknowledged", SECONDS)
 
 
-def test_callbacks_that_wait_become_more_by_themselves(zookeeper: str, client: Client, queue_name: str) -> None:
+def test_callbacks_that_wait_become_more_by_themselves(address: str, client: Client, queue_name: str) -> None:
     queue = client.create_queue(queue_name)
     never, counting, running, most, ended = threading.Event(), threading.Lock(), 0, 0, 0
 
@@ -147,7 +147,7 @@ def test_callbacks_that_wait_become_more_by_themselves(zookeeper: str, client: C
             ended += 1
 
     queue.put_many([NewMessage(b"x", key=b"%d" % number) for number in range(100)])
-    subscriber = Subscriber("mail", zookeeper=zookeeper)
+    subscriber = Subscriber("mail", zookeeper=address)
     subscriber.subscribe(queue_name, concurrency="auto", start="earliest", retry=KEYS, listener=listen)
     with subscriber:
         eventually(lambda: ended == 100, "all", SECONDS)
