@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 
 from delivery.client import connect
-from delivery.embedded.ports import free_port
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import HostRecord
@@ -25,6 +24,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.chaos import listening, publishing, role, tailing
 from tests.chaos.children import Child, Keeper, serve, set_clock
 from tests.chaos.ensemble import Ensemble
+from tests.chaos.ports import new_port
 from tests.chaos.proxy import Faults, Proxy
 from tests.integration.embedded import eventually
 
@@ -89,8 +89,8 @@ class Cluster:
         self.ensemble = Ensemble(folder)
         self.proxy = Proxy()
         self._keeper = Keeper()
-        self.host_ports = {f"host-{number}": free_port(None) for number in range(1, shape.hosts + 1)}
-        self.subscriber_ports = {one.name: free_port(None) for one in (*SUBSCRIPTIONS, CHURN)}
+        self.host_ports = {f"host-{number}": new_port() for number in range(1, shape.hosts + 1)}
+        self.subscriber_ports = {one.name: new_port() for one in (*SUBSCRIPTIONS, CHURN)}
         self.hosts: dict[str, Child] = {}
         self.publishers: dict[str, Child] = {}
         self.subscribers: dict[str, Child] = {}

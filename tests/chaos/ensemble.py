@@ -19,7 +19,6 @@ from typing import Literal, Self
 import delivery.embedded
 from delivery.embedded import find_java
 from delivery.embedded.folder import DataFolder
-from delivery.embedded.ports import free_port
 from delivery.embedded.server import (
     LOOPBACK,
     SESSION_MS_MAX,
@@ -29,6 +28,7 @@ from delivery.embedded.server import (
     environment,
     zookeeper_jars,
 )
+from tests.chaos.ports import new_port
 from tests.integration.embedded import eventually
 
 Role = Literal["leader", "follower", "none"]
@@ -66,7 +66,7 @@ class Node:
 
     def __init__(self, number: int, folder: Path) -> None:
         self.number = number
-        self.client_port, self.quorum_port, self.election_port = (free_port(None) for _ in range(3))
+        self.client_port, self.quorum_port, self.election_port = (new_port() for _ in range(3))
         self._folder = DataFolder(folder)
         self._guard: subprocess.Popen[bytes] | None = None
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Self
 
 from delivery.client import Client, Queue, connect
-from delivery.embedded.ports import free_port
 from delivery.errors import HootError, UnknownSubscription
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
@@ -20,6 +19,7 @@ from delivery.metastore.managers.records import OwnerInfo
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import Message, Subscriber
 from tests.chaos.children import Child, Keeper, serve, set_clock
+from tests.chaos.ports import new_port
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
 from tests.integration.background import Background
 from tests.integration.embedded import NEVER, eventually
@@ -38,7 +38,7 @@ class Host:
 
     def __init__(self, stage: Stage, name: str, own: str, settings: tuple[str, ...]) -> None:
         self.name, self._stage = name, stage
-        self.port = free_port(None)
+        self.port = new_port()
         self.trap = stage.folder / f"{name}.trap"
         self._clock = stage.folder / f"{name}.clock"
         self.step_clock(0.0)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from delivery.client import Queue
-from delivery.embedded.ports import free_port
 from delivery.metastore.managers.records import SubscriptionState
 from tests.chaos import listening, role
 from tests.chaos.children import Child
 from tests.chaos.history import events
 from tests.chaos.oddly import Odd
+from tests.chaos.ports import new_port
 from tests.chaos.stage import LOOPBACK, QUEUE, SESSION_SECONDS, TAKEOVER_SECONDS, Publishing, Stage, scanned_ids
 from tests.integration.embedded import NEVER, eventually
 
@@ -98,7 +98,7 @@ def test_row_30_a_subscriber_that_dies_between_a_callback_and_its_acknowledgemen
     """Its callback takes so long that it surely dies in it."""
     stage.host("push_bytes=1")
     queue, file = stage.queue(), tmp_path / "listening"
-    orders = listening.Orders(stage.zookeeper, QUEUE, "dying", str(file), free_port(None), LOOPBACK, pause=600.0)
+    orders = listening.Orders(stage.zookeeper, QUEUE, "dying", str(file), new_port(), LOOPBACK, pause=600.0)
     arguments = role.arguments(orders)
     child = Child("dying", stage.keeper, tmp_path / "dying.log", lambda _: arguments)
 

@@ -7,11 +7,11 @@ import urllib.request
 
 import pytest
 
-from delivery.embedded.ports import free_port
 from tests.chaos import listening, role
 from tests.chaos.children import Child
 from tests.chaos.cluster import SUBSCRIPTIONS
 from tests.chaos.intruding import TO_HOSTS, TO_SUBSCRIBERS, TOLD, Attack, attempt
+from tests.chaos.ports import new_port
 from tests.chaos.stage import LOOPBACK, QUEUE, Stage, scanned
 from tests.integration.embedded import eventually
 
@@ -22,7 +22,7 @@ CODES = {"corrupt_record": 1, "invalid_request": 1, "unknown_queue": 1, "unknown
 
 def test_every_attack_gets_the_answer_that_it_deserves_and_has_no_effect(stage: Stage) -> None:
     host, queue, name = stage.host(), stage.queue(), SUBSCRIPTIONS[0].name
-    file, port = stage.folder / "listening", free_port(None)
+    file, port = stage.folder / "listening", new_port()
     orders = role.arguments(listening.Orders(stage.zookeeper, QUEUE, name, str(file), port, LOOPBACK))
     subscriber = Child(name, stage.keeper, stage.folder / "subscriber.log", lambda _: orders)
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from delivery.embedded.ports import free_port
 from delivery.errors import DeadlineExceeded
+from tests.chaos.ports import new_port
 from tests.chaos.proxy import HEALTHY, Faults
 from tests.chaos.stage import (
     FOR_CLIENTS,
@@ -81,7 +81,7 @@ def test_row_14_the_repeat_may_come_to_the_next_owner(stage: Stage) -> None:
 
 def test_row_31_pushes_whose_acknowledgements_are_lost_come_again_and_no_checkpoint_counts_them(stage: Stage) -> None:
     stage.host()
-    queue, port = stage.queue(), free_port(None)
+    queue, port = stage.queue(), new_port()
     stage.proxy.add("pushes", FOR_CLIENTS, (LOOPBACK, port))
     listener = stage.listen(advertise=FOR_CLIENTS, port=port)
     with Publishing(queue) as publishing:

@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from delivery import connect
-from delivery.embedded.ports import free_port
 from tests.chaos import listening, role
 from tests.chaos.children import Child
 from tests.chaos.neighbours import FELT_SECONDS, LEAST, TIMES
+from tests.chaos.ports import new_port
 from tests.chaos.quantiles import quantile
 from tests.chaos.stage import LOOPBACK, QUEUE, Publishing, Stage
 from tests.integration.embedded import eventually
@@ -26,7 +26,7 @@ def test_row_33_while_a_subscriber_stands_still_with_a_full_window_the_others_ar
 ) -> None:
     stage.host("window_messages=20", "buffer_messages=20")
     queue, listener = stage.queue(), stage.listen()
-    orders = listening.Orders(stage.zookeeper, QUEUE, "stuck", str(stage.folder / "stuck"), free_port(None), LOOPBACK)
+    orders = listening.Orders(stage.zookeeper, QUEUE, "stuck", str(stage.folder / "stuck"), new_port(), LOOPBACK)
     arguments = role.arguments(orders)
     stuck = Child("stuck", stage.keeper, stage.folder / "stuck.log", lambda _: arguments)
     try:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from delivery.embedded.ports import free_port
 from tests.chaos.children import Child, Keeper
 from tests.chaos.cluster import Cluster, Shape
 from tests.chaos.ensemble import Ensemble
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.plan import CLOCK_STEPS, FAULTS, QUIET_EVERY, plan
+from tests.chaos.ports import new_port
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
 from tests.chaos.report import again
 from tests.integration.embedded import ROOT, eventually, running
@@ -31,7 +31,7 @@ class Echo:
     """A server that answers whatever it gets, and remembers it."""
 
     def __init__(self) -> None:
-        self.port = free_port(None)
+        self.port = new_port()
         self.got = b""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._serve, daemon=True).start()
