@@ -29,6 +29,8 @@ Held = Callable[[], Sequence[tuple[str, str]]]
 
 _PAUSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 5.0
+_GONE_SECONDS: Final = 0.25
+_GONE_MAX: Final = 1000
 _UNWATCHED_SECONDS: Final = 30.0
 """How often queues are read that cannot be watched, because their record is damaged or too much is watched."""
 
@@ -57,6 +59,8 @@ class QueueTable:
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
         self._unwatched: set[str] = set()
+        self._gone: dict[tuple[str, str], float] = {}
+        """Generations that were looked for in vain, and until when that is believed."""
         self._refreshing: str | None = None
         """What `run` is reading now; None, too, when a caller has learned of it meanwhile, which may be later news."""
         self._refreshed = trio.lowlevel.ParkingLot()
@@ -82,12 +86,22 @@ class QueueTable:
         record = await self._get(name)
         if generation in ("", record.generation):
             return record
-        if not await self.look(name):
-            raise MetadataUnavailable(f"queue {name!r} may be a new one of this name, and ZooKeeper does not answer")
-        record = await self._get(name)
-        if record.generation != generation:
-            raise UnknownQueue(f"queue {name!r} was deleted; another one of this name was created")
-        return record
+        if self._gone.get((name, generation), -math.inf) < trio.current_time():
+            if not await self.look(name):
+                raise MetadataUnavailable(
+                    f"queue {name!r} may be a new one of this name, and ZooKeeper does not answer"
+                )
+            record = await self._get(name)
+            if record.generation == generation:
+                return record
+            self._note_gone(name, generation)
+        raise UnknownQueue(f"queue {name!r} was deleted; another one of this name was created")
+
+    def _note_gone(self, name: str, generation: str) -> None:
+        """Who goes on asking for it costs no more reads for a moment, and holds up nobody."""
+        if len(self._gone) >= _GONE_MAX:
+            self._gone.clear()
+        self._gone[name, generation] = trio.current_time() + _GONE_SECONDS
 
     async def _get(self, name: str) -> QueueRecord:
         known = self._known.get(name)
