@@ -21,8 +21,9 @@ from delivery.model import QueueSettings
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Call, decode_call, encode_error, encode_result, load_idl
 
-Act = HootError | Literal["store", "lose", "store and hang up", "hang up", "ignore"]
+Act = HootError | Literal["store", "lose", "store and hang up", "hang up", "ignore", "speak HTTP"]
 """What to do with a publish. `lose` stores and sends no answer, so that the answers after it do not come either."""
+_NOT_STORED = ("hang up", "ignore", "speak HTTP")
 Script = Callable[[int], Act]
 """From the number of the publish, beginning with 0."""
 
@@ -109,13 +110,15 @@ class ScriptedHost:
             number, self.published = self.published, self.published + 1
             self.received.set()
             act = self._script(number)
-            outcome = act if isinstance(act, HootError) or act in ("hang up", "ignore") else self._store(call)
+            outcome = act if isinstance(act, HootError) or act in _NOT_STORED else self._store(call)
         self.held.wait(30)
         if isinstance(outcome, HootError):
             connection.sendall(b"".join(encode_error(call, outcome)[0]))
+        elif act == "speak HTTP":
+            connection.sendall(b"HTTP/1.1 400 \r\nconnection: close\r\n\r\n")
         elif act == "store":
             connection.sendall(b"".join(encode_result(call, outcome)[0]))
-        return act not in ("hang up", "store and hang up")
+        return act not in ("hang up", "store and hang up", "speak HTTP")
 
     def _store(self, call: Call) -> Any:
         batch = open_batch(call.args.batch)

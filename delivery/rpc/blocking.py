@@ -17,7 +17,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final, Self, TypeVar
 
-from delivery.errors import DeadlineExceeded, HootError, HostUnreachable
+from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, ProtocolError
 from delivery.rpc.frames import FrameBuffer, joined, portion, rest
 from delivery.rpc.protocol import FRAME_BYTES_MAX, decode_reply, encode_call
 
@@ -65,8 +65,8 @@ class BlockingConnection:
     def call(self, method: str, *args: Any, deadline: float | None = None) -> Any:
         """Call and wait for the result, at most `deadline` seconds. Not while pipelined calls are under way.
 
-        Raises the HootError that came back; DeadlineExceeded, HostUnreachable and ProtocolError, after which the
-        outcome is unknown and the connection broken; InvalidRequest, after which nothing was sent.
+        Raises the HootError that came back; DeadlineExceeded and HostUnreachable, after which the outcome is unknown
+        and the connection broken; InvalidRequest, after which nothing was sent.
         """
         seconds = self._call_deadline if deadline is None else deadline
         end = monotonic() + seconds
@@ -96,8 +96,7 @@ class BlockingConnection:
     def receive(self, deadline: float | None = None) -> tuple[int, Any]:
         """The sequence number of the oldest call without a reply, and its result or the HootError it failed with.
 
-        Raises DeadlineExceeded, HostUnreachable and ProtocolError, after which the connection is broken. There must be
-        such a call.
+        Raises DeadlineExceeded and HostUnreachable, after which the connection is broken. There must be such a call.
         """
         end = monotonic() + (self._call_deadline if deadline is None else deadline)
         with self._receiving:
@@ -138,6 +137,11 @@ class BlockingConnection:
     def _whole_or_broken(self) -> Iterator[None]:
         try:
             yield
+        except ProtocolError as error:  # another program may have got the port of a host that is gone
+            self._break(str(error))
+            raise HostUnreachable(
+                f"{self.address}:{self.port} does not answer as a region host does: {error.message}"
+            ) from None
         except BaseException as error:
             self._break(str(error) or type(error).__name__)
             raise

@@ -58,8 +58,9 @@ def at(acts: dict[int, Act]) -> Callable[[int], Act]:
         {2: "store and hang up", 3: "hang up", 5: "store and hang up"},
         {1: Throttled("busy"), 2: Throttled("busy")},
         {3: UnknownOutcome("perhaps"), 4: "hang up"},
+        {1: "speak HTTP"},
     ],
-    ids=["no fault", "first lost", "first answer lost", "several", "throttled", "open"],
+    ids=["no fault", "first lost", "first answer lost", "several", "throttled", "open", "another program's port"],
 )
 def test_faults_in_between_leave_every_message_stored_once_and_in_order(acts: dict[int, Act]) -> None:
     bodies = numbered(60)
