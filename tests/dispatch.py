@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import trio
@@ -258,3 +258,16 @@ def push_struct(stream: Stream, run: int, after: int, data: bytes, more: More | 
         run=run, after=after, batches=data, moves=stream.moves, again=more.again, settled=list(more.settled),
         parked=[idl.ParkedMessage(id=number, key=key) for number, key in more.parked or ()],
     )  # fmt: skip
+
+
+class AlwaysReady:
+    """A listener's connection that takes all that is pushed, as a link and as its target."""
+
+    ready = True
+
+    async def target(self) -> Self:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        raise AssertionError("it is always ready")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo
@@ -181,5 +182,5 @@ class Client(SubscriptionsFace):
         return made
 
     def _make_queue(self, record: QueueRecord) -> Queue:
-        look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does
+        look = partial(self._admin.queue_record, record.name)
         return Queue(record, self._owners, self._calls, look, self._manager.view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from time import monotonic
 from typing import Any, cast
@@ -167,7 +168,7 @@ class LocalClient(Client):
         raise InvalidRequest("the engine of a test has no transactions")
 
     def _make_queue(self, record: QueueRecord) -> Queue:
-        look = lambda: self._admin.queue_record(record.name)  # noqa: E731 - as short as what it does
+        look = partial(self._admin.queue_record, record.name)
         return LocalQueue(record, self._owners, self._calls, look, self._loop, self._local)
 
 

@@ -26,7 +26,16 @@ from subscriber.attachment import Attachment
 from subscriber.listeners import Registered, Where, check_listener
 from subscriber.service import ListenerService
 from subscriber.subscription import Event, Subscription
-from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition, push_struct
+from tests.dispatch import (
+    SMALL,
+    STREAM,
+    AlwaysReady,
+    KeptLetters,
+    NoCounters,
+    NotedLedger,
+    ScriptedPartition,
+    push_struct,
+)
 
 POLICY = RetryPolicy(order="key", first_seconds=1, jitter=0)
 Handle = Callable[[Message], object]
@@ -100,7 +109,7 @@ class ScriptedStrands:
         return called
 
 
-class Process:
+class Process(AlwaysReady):
     """A subscriber: the real service, called for one push after another; what it answers may get lost."""
 
     def __init__(
@@ -120,14 +129,6 @@ class Process:
         self._service.attached["orders"].strands = cast("Any", strands)
         self.lose: Callable[[], bool] = bool
         self._asked, self._pushes = trio.open_memory_channel[tuple[Any, Callable[..., None]]](1000)
-        self.ready = True
-
-    async def target(self) -> Process:
-        await trio.lowlevel.checkpoint()
-        return self
-
-    def when_ready(self, tell: Callable[[], None]) -> None:
-        raise AssertionError("it is always ready")
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from random import Random
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 import trio
@@ -23,7 +23,7 @@ from delivery.metastore.managers.records import ParkedKey, Share
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.slots import slot_of
 from delivery.model import Message
-from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, ScriptedPartition, simulated
+from tests.dispatch import SMALL, STREAM, AlwaysReady, KeptLetters, NoCounters, ScriptedPartition, simulated
 from tests.unit.by_key import batch
 from tests.unit.group import Member
 
@@ -41,7 +41,7 @@ class Handled(msgspec.Struct):
     """When its push is answered; earlier when the member died before."""
 
 
-class Line:
+class Line(AlwaysReady):
     """To a member, as a link: it breaks, and is there again."""
 
     def __init__(self, member: Member) -> None:
@@ -51,17 +51,9 @@ class Line:
         self._up = trio.Event()
         self._up.set()
 
-    async def target(self) -> Line:
-        await trio.lowlevel.checkpoint()
+    async def target(self) -> Self:
         await self._up.wait()
-        return self
-
-    @property
-    def ready(self) -> bool:
-        return True
-
-    def when_ready(self, tell: Callable[[], None]) -> None:
-        raise AssertionError("it is always ready")
+        return await super().target()
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],

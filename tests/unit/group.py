@@ -22,12 +22,21 @@ from subscriber import Event, Subscription
 from subscriber.attachment import Attachment
 from subscriber.listeners import check_listener
 from subscriber.service import ListenerService
-from tests.dispatch import SMALL, STREAM, KeptLetters, NoCounters, NotedLedger, ScriptedPartition, push_struct
+from tests.dispatch import (
+    SMALL,
+    STREAM,
+    AlwaysReady,
+    KeptLetters,
+    NoCounters,
+    NotedLedger,
+    ScriptedPartition,
+    push_struct,
+)
 
 Handle = Callable[[Message], object]
 
 
-class Member:
+class Member(AlwaysReady):
     """A subscriber: pushes wait until it has answered those before. One with messages to handle takes time."""
 
     def __init__(self, name: str, handle: Handle, policy: RetryPolicy, seconds: float) -> None:
@@ -50,16 +59,8 @@ class Member:
         subscription = Subscription("mail", request, (check_listener(counting, "message"),))
         self._service.attached["orders"] = Attachment(subscription, record, self.record)
         self._asked, self._taken = trio.open_memory_channel[tuple[Any, Promise[object], Callable[..., None]]](1000)
-        self.ready = True
         self.runs: list[tuple[int, bool]] = []
         """Of each push, and whether it was to recall the others."""
-
-    async def target(self) -> Member:
-        await trio.lowlevel.checkpoint()
-        return self
-
-    def when_ready(self, tell: Callable[[], None]) -> None:
-        raise AssertionError("it is always ready")
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: Callable[[Answer | HootError], None],

@@ -18,23 +18,19 @@ from delivery.dispatch.window import Window
 from delivery.errors import SubscriberUnreachable
 from delivery.metastore.policy import RetryPolicy
 from subscriber.inbox import PartitionInbox, Status
-from tests.dispatch import NoCounters, NotedLedger, Reply, ScriptedPartition
+from tests.dispatch import AlwaysReady, NoCounters, NotedLedger, Reply, ScriptedPartition
 
 OnAnswer = Callable[..., None]
 
 
-class Listener:
+class Listener(AlwaysReady):
     """Handles each push at once, unless it was told to let a connection break before it answers."""
 
     def __init__(self) -> None:
         self.inbox = PartitionInbox()
-        self.ready = True
         self.answers = True
         self.began: list[Status | int] = []
         """Behind which id each push was handled."""
-
-    def when_ready(self, tell: Callable[[], None]) -> None:
-        raise AssertionError("it is always ready")
 
     def push(
         self, stream: Stream, run: int, after: int, data: bytes, on_answer: OnAnswer, more: More | None = None
