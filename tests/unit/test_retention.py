@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from delivery.cluster.retention import Retention
 from delivery.errors import Fenced, NotOwner, StorageUnavailable
+from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
 from delivery.publish.pending import Stored
 from delivery.storage.base import PartitionKey
@@ -24,11 +25,11 @@ class TrimmingStore(FaultyStore):
         self.trims = 0
         self.fail_trim: Fenced | StorageUnavailable | None = None
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         self.trims += 1
         if self.fail_trim is not None:
             raise self.fail_trim
-        return super().trim(key, settings, now_ms)
+        return super().trim(key, settings, now_ms, until)
 
 
 def follow(scene: Scene, story: Callable[[list[tuple[str, int]]], Awaitable[None]]) -> None:
