@@ -58,6 +58,8 @@ class Client(SubscriptionsFace):
         self._manager = Manager(Calls(Managers(self._catalog), self._pool))
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
+        self._former: list[Queue] = []
+        """Of queues whose settings have changed since: who has them goes on with them, until this is closed."""
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -72,7 +74,7 @@ class Client(SubscriptionsFace):
             if self._closed:
                 return
             self._closed = True
-            queues = list(self._queues.values())
+            queues = [*self._queues.values(), *self._former]
             self._queues.clear()
         for queue in queues:
             queue.close()
@@ -177,6 +179,8 @@ class Client(SubscriptionsFace):
             if known is not None and known.record == record:
                 return known
             made = self._queues[record.name] = self._make_queue(record)
+            if known is not None:
+                self._former.append(known)
         if known is not None and known.record.generation != record.generation:
             known.close()  # it was deleted; with other settings it goes on for those who have it
         return made

@@ -15,7 +15,7 @@ from delivery.spark.jobs.archiving import archive_stretch
 from delivery.spark.planning import engine
 from delivery.storage.archive.writing import Stretch, Written
 
-FILE_MESSAGES = 2_000
+FILE_MESSAGES = 500
 
 
 def main(zookeeper: str, queue: str, folder: Path) -> None:

@@ -128,8 +128,8 @@ def test_whenever_the_driver_is_killed_everything_is_archived_once(trimming: Tri
     random, folder = Random(7), tmp_path / "archive"
     with connect(trimming.address) as client:
         queue = client.create_queue("killed", **KEPT)
-        stored = publish(queue, 8_000)
-        for _ in range(3):
+        stored = publish(queue, 4_000)
+        for _ in range(2):
             before, driver = visible(folder), start_archiver(trimming, "killed", folder)
 
             def is_at_work(driver: subprocess.Popen[bytes] = driver, before: Sequence[Path] = before) -> bool:
