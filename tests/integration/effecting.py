@@ -1,4 +1,4 @@
-"""A subscriber as a process of its own that writes to a SQLite database, exactly once, and dies where it is told to.
+"""A subscriber as a process of its own that writes to a database, exactly once, and dies where it is told to.
 
 Each callback inserts the message's id into the table `effects`, which takes it any number of times. Run as `python -m
 tests.integration.effecting JSON`; says `ready` when it is attached.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import msgspec
 
 from subscriber import Message, RetryPolicy, Subscriber
 from subscriber.effects import exactly_once, idempotent
+from subscriber.postgres import PostgresPositions, PostgresSeen
 from subscriber.sqlite import SQLitePositions, SQLiteSeen
 
 
@@ -28,6 +28,7 @@ class Orders(msgspec.Struct):
     queue: str
     name: str
     database: str
+    """A file of SQLite's, or the address of a PostgreSQL; with the table `effects`."""
     by: str = "positions"
     """Or `seen`."""
     lists: bool = False
@@ -56,9 +57,9 @@ class Effects:
         self.orders = orders
         self.count = 0
 
-    def handle(self, given: Message | list[Message], connection: sqlite3.Connection) -> None:
+    def handle(self, given: Message | list[Message], connection: Any) -> None:
         for one in [given] if isinstance(given, Message) else given:
-            connection.execute("INSERT INTO effects VALUES (?, ?)", [one.partition, one.number])
+            connection.execute(f"INSERT INTO effects VALUES ({one.partition}, {one.number})")
             if one.number == self.orders.poison:
                 raise ValueError("poison")
         self.count += 1
@@ -77,17 +78,16 @@ class Effects:
 
     def once(self) -> Callable[[Any], object]:
         database, name = self.orders.database, self.orders.name
+        postgres = database.startswith("postgresql:")
         if self.orders.by == "positions":
-            positions = SQLitePositions(database, name)
+            positions = (PostgresPositions if postgres else SQLitePositions)(database, name)
             return exactly_once(positions)(self.handle)
-        seen = SQLiteSeen(database, name)
+        seen = (PostgresSeen if postgres else SQLiteSeen)(database, name)
         return idempotent(seen)(self.handle)
 
 
 def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    with sqlite3.connect(orders.database) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS effects (partition INTEGER, id INTEGER)")
     subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
     subscription = subscriber.subscribe(orders.queue, start="earliest", retry=orders.retry)
     listener = Effects(orders).listener()
