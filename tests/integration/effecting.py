@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import trio
 
 from subscriber import Message, RetryPolicy, Subscriber
+from subscriber.async_sqlite import AsyncSQLitePositions, AsyncSQLiteSeen
 from subscriber.effects import exactly_once, idempotent
 from subscriber.postgres import PostgresPositions, PostgresSeen
 from subscriber.sqlite import SQLitePositions, SQLiteSeen
@@ -32,6 +34,8 @@ class Orders(msgspec.Struct):
     by: str = "positions"
     """Or `seen`."""
     lists: bool = False
+    awaited: bool = False
+    """An async function, with SQLite."""
     retry: RetryPolicy | None = None
     poison: int = 0
     """The id of a message to raise at, after writing; 0 for none."""
@@ -66,15 +70,36 @@ class Effects:
         if self.count == self.orders.die_before:
             die()
 
-    def listener(self) -> Callable[[Any], None]:
+    async def handle_awaited(self, given: Message | list[Message], connection: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.handle(given, connection)
+
+    def listener(self) -> Callable[[Any], object]:
+        if self.orders.awaited:
+            awaited = self.once_awaited()
+
+            async def call_awaited(given: Any) -> None:
+                await awaited(given)
+                self.after_commit()
+
+            return call_awaited
         once = self.once()
 
         def call(given: Any) -> None:
             once(given)
-            if self.orders.die_after and self.count >= self.orders.die_after:
-                die()
+            self.after_commit()
 
         return call
+
+    def after_commit(self) -> None:
+        if self.orders.die_after and self.count >= self.orders.die_after:
+            die()
+
+    def once_awaited(self) -> Callable[[Any], Awaitable[object]]:
+        database, name = self.orders.database, self.orders.name
+        if self.orders.by == "positions":
+            return exactly_once(AsyncSQLitePositions(database, name))(self.handle_awaited)
+        return idempotent(AsyncSQLiteSeen(database, name))(self.handle_awaited)
 
     def once(self) -> Callable[[Any], object]:
         database, name = self.orders.database, self.orders.name

@@ -60,20 +60,21 @@ def publish(client: Client, queue: str, count: int) -> set[tuple[int, int]]:
     return {(one.partition, int(one.id)) for one in client.queue(queue).put_many(messages)}
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-@pytest.mark.parametrize("by", ["positions", "seen"])
+@pytest.mark.parametrize(
+    ("database", "by"),
+    [("sqlite", "positions"), ("awaited sqlite", "seen"), ("postgres", "positions"), ("postgres", "seen")],
+)
 def test_a_subscriber_that_is_killed_inside_and_behind_its_transactions_has_each_effect_once(
     running: Engine, client: Client, tmp_path: Path, request: pytest.FixtureRequest, database: str, by: str
 ) -> None:
     """By ids they are handled in lists."""
-    queue = f"orders-{database}-{by}"
-    place = str(tmp_path / "ledger.db") if database == "sqlite" else request.getfixturevalue("postgres")
-    effects = in_sqlite(Path(place)) if database == "sqlite" else in_postgres(place)
+    queue = f"orders-{database.replace(' ', '-')}-{by}"
+    place = request.getfixturevalue("postgres") if database == "postgres" else str(tmp_path / "ledger.db")
+    effects = in_postgres(place) if database == "postgres" else in_sqlite(Path(place))
     client.create_queue(queue, partitions=2)
     published = publish(client, queue, 60)
-    process = SubscriberProcess(
-        "tests.integration.effecting", Orders(running.address, queue, NAME, place, by=by, lists=by == "seen")
-    )
+    orders = Orders(running.address, queue, NAME, place, by, lists=by == "seen", awaited="awaited" in database)
+    process = SubscriberProcess("tests.integration.effecting", orders)
     try:
         for death in ({"die_before": 1}, {"die_after": 1}, {"die_before": 2}, {"die_after": 2}):
             process.start(**death)
