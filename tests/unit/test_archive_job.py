@@ -1,116 +1,24 @@
-"""The archive job moves what is closed, once, whatever it dies of and whoever else is at work."""
+"""The archive job moves what is closed, once, whoever else is at work; bad input is one error and moves nothing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from delivery.batch import encode, peek, stamp
-from delivery.client.calls import Calls
+from delivery.cluster.sealing import Sealed
 from delivery.errors import ArchiveRefused, InvalidRequest, StorageUnavailable, UnknownPartition
-from delivery.ids import ID_MAX, first_id_at
-from delivery.metastore.catalog import Catalog
+from delivery.ids import first_id_at
 from delivery.metastore.managers.records import SealedRange
-from delivery.metastore.tables.memory import MemoryMetaStore
 from delivery.model import ArchivedRange, QueueSettings
-from delivery.rpc.idl import load_idl
 from delivery.spark import ranges
 from delivery.spark.jobs.archive import Job
-from delivery.spark.jobs.archiving import archive_stretch
-from delivery.spark.planning import Engine
 from delivery.storage.archive.files import Reader
 from delivery.storage.archive.names import named, path_of
-from delivery.storage.archive.store import ArchivedStore
 from delivery.storage.archive.writing import Stretch, Written
-from delivery.storage.base import Append, PartitionKey
-from delivery.storage.locating import locate
-from delivery.storage.memory import MemoryStore
+from tests.archives import DAY_MS, START_MS, Scene
 from tests.stores import batches_of
-from tests.znodes import FakeZNodes
-
-DAY_MS = 86_400_000
-START_MS = 1_732_165_000_000
-IDL = load_idl("delivery")
-AGED = QueueSettings(ttl_seconds=1)
-
-
-class Died(BaseException):
-    """kill -9, as far as a test can tell of it."""
-
-
-class Scene:
-    """A queue of two partitions with a batch every eight hours of some days, the hosts' calls, and its archive."""
-
-    def __init__(self, folder: Path, days: int = 2) -> None:
-        self.folder = folder
-        self.catalog = Catalog(FakeZNodes(), MemoryMetaStore())
-        self.catalog.ensure_layout()
-        self.record = self.catalog.create_queue("orders", QueueSettings(partitions=2))
-        self.keys = [PartitionKey("orders", self.record.generation, number) for number in range(2)]
-        self.store = MemoryStore()
-        self.asides = True
-        for key in self.keys:
-            self.store.open(key, 1, QueueSettings())
-            for number in range(days * 3):
-                self.put(key, START_MS + number * DAY_MS // 3)
-        self.all = [batches_of(self.store, key) for key in self.keys]
-        self.hosts = Engine(self.catalog, cast("Calls", self))
-
-    def put(self, key: PartitionKey, ms: int, topic: str = "") -> None:
-        data = encode([(b"%d" % number, b"k", topic, b"") for number in range(3)], key.partition)
-        header = peek(data)
-        assert header is not None
-        header, data = stamp(header, data, first_id_at(ms), 1)
-        assert self.store.append([Append(key, 1, header, data, "fsync")]) == [None]
-
-    def call(self, queue: str, partition: int, method: str, *args: Any) -> Any:
-        """What a region host answers."""
-        key, bounds = self.keys[partition], self.store.bounds(self.keys[partition])
-        if method == "partitionInfo":
-            return IDL.PartitionInfo(
-                firstId=bounds.first_id, lastId=bounds.last_id, messages=bounds.messages, bytes=bounds.bytes
-            )
-        if method == "countMessages":
-            return self.store.count(key, *args[2:])
-        if method == "locateMessages":
-            return locate(partial(self.store.count, key), *args[2:])
-        assert method == "read"
-        chunk = self.store.read(key, args[0].after, 1)
-        whole = b"" if chunk is None or (b"hoot." in chunk.data and not self.asides) else chunk.data
-        return IDL.ReadReply(batches=whole, position=args[0].after if chunk is None else chunk.last_id)
-
-    def job(self, folder: Path | None = None, **chosen: Any) -> Job:
-        return Job(self.catalog, self.hosts, self.catalog.queue("orders"), folder or self.folder, **chosen)
-
-    def run(self, at_once: int = 2, **chosen: Any) -> int:
-        """Archive; how many messages."""
-        return sum(one.messages for one in self.job(**chosen).run(self.spread, at_once, lambda *_: None))
-
-    def spread(self, folder: Path, stretches: Sequence[Stretch]) -> list[Written | None]:
-        return [archive_stretch(self.hosts, folder, one) for one in stretches]
-
-    def recorded(self, partition: int) -> tuple[ArchivedRange, ...]:
-        return self.catalog.archived("orders", partition)
-
-    def check(self) -> None:
-        """Every batch is archived once, in files that are recorded and no other, and readable without the store."""
-        visible = {path for path in self.folder.rglob("*.parquet") if not path.name.startswith(".")}
-        visible -= set((self.folder / "queue=orders" / ".writing").iterdir())
-        paths = set()
-        for key, batches in zip(self.keys, self.all, strict=True):
-            files = self.recorded(key.partition)
-            paths |= {path_of(self.folder, "orders", key.generation, key.partition, one) for one in files}
-            self.store.trim(key, AGED, START_MS + 99 * DAY_MS)
-            both = ArchivedStore(self.store, lambda keys: [self.recorded(one.partition) for one in keys])
-            both.refresh([(key, str(self.folder))])
-            assert batches_of(both, key) == batches
-            assert both.count(key, 0, ID_MAX) == sum(one.messages for one in files)
-        assert visible == paths
 
 
 @pytest.fixture
@@ -168,76 +76,6 @@ def test_a_host_that_keeps_its_own_batches_to_itself_is_noticed(scene: Scene) ->
     assert [one.messages for one in scene.recorded(0)] == [9, 9]
 
 
-class Fatal:
-    """Dies at the n-th step of a job, before or after it is done."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.steps = at, 0
-
-    def around(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        def stepping(*args: Any, **options: Any) -> Any:
-            self._step()
-            outcome = step(*args, **options)
-            self._step()
-            return outcome
-
-        return stepping
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps == self.at:
-            raise Died
-
-
-def crashes() -> Iterator[int]:
-    yield from range(1, 1000)
-
-
-def test_whatever_step_it_dies_at_the_next_job_ends_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for at in crashes():
-        scene, fatal = Scene(tmp_path / f"{at}", days=1), Fatal(at)
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", fatal.around(os.replace))
-            patched.setattr(os, "fsync", fatal.around(os.fsync))
-            patched.setattr(Path, "mkdir", fatal.around(Path.mkdir))
-            patched.setattr(scene.catalog, "record_archived", fatal.around(scene.catalog.record_archived))
-            patched.setattr(scene.catalog, "update_queue", fatal.around(scene.catalog.update_queue))
-            try:
-                scene.run(at_once=1 + at % 3)
-            except Died:
-                pass
-            else:
-                assert at > 30, "it has that many steps"
-                break
-        scene.run()
-        scene.check()
-        assert scene.run() == 0
-
-
-def test_a_file_that_was_named_and_not_recorded_is_taken_up(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as patched:
-        patched.setattr(scene.catalog, "record_archived", die)
-        with pytest.raises(Died):
-            scene.run(at_once=100)
-    [before] = {path.stat().st_ino for path in scene.folder.rglob("date=2024-11-21/partition=0/*.parquet")}
-    assert scene.run() == 36
-    [after] = {path.stat().st_ino for path in scene.folder.rglob("date=2024-11-21/partition=0/*.parquet")}
-    assert before == after, "it was not written again"
-    scene.check()
-
-
-def test_a_lost_record_is_found_again_in_the_files(scene: Scene) -> None:
-    scene.run()
-    recorded = [scene.recorded(partition) for partition in range(2)]
-    scene.catalog.managers.persistence.delete_topic_persistence_infos([("orders", 0), ("orders", 1)])
-    scene.run()
-    assert [scene.recorded(partition) for partition in range(2)] == recorded
-    scene.check()
-
-
 def test_a_damaged_or_foreign_file_is_hidden_and_not_taken_up(scene: Scene) -> None:
     scene.run(until_ms=START_MS + DAY_MS)
     [known] = scene.recorded(0)[-1:]
@@ -276,8 +114,6 @@ def test_what_another_job_recorded_meanwhile_stands(scene: Scene) -> None:
 
 
 def test_what_older_epochs_left_and_what_is_archived_do_not_wipe_each_other_out(scene: Scene) -> None:
-    from delivery.cluster.sealing import Sealed
-
     left = (SealedRange(1, 1, 5),)
     assert scene.catalog.record_sealed([Sealed("orders", 0, 2, left)]) == [None]
     scene.run()
