@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from delivery.bench.checking import BenchFailed
 from delivery.bench.compare import Row, compare
 from delivery.bench.comparing import described
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.consumer import Outcome, Task
 from delivery.bench.peers.every import EVERY
+from delivery.bench.peers.servers import a_port, running
 from delivery.bench.rounds import CASES, Load, Round
 from delivery.cli import run
 from delivery.errors import InvalidRequest
@@ -183,3 +188,22 @@ def test_bad_use_is_refused(arguments: list[str]) -> None:
 def test_every_adapter_says_what_an_acknowledgement_of_it_means() -> None:
     assert all(peer.durability and peer.library and peer.module for peer in EVERY.values())
     assert EVERY["hoot"].lacking() == ""
+
+
+def test_a_server_ends_with_the_bench_however_that_ends() -> None:
+    endless = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    command = [sys.executable, "-m", "delivery.bench.peers.keeper", sys.executable, "-c", endless]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        server = int(keeper.stdout.readline())
+        keeper.stdin.close()  # as the kernel does it for a bench that was killed
+        assert keeper.stdout.read() == b"", "until nobody has it open"
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+
+
+def test_what_a_server_said_is_told_when_it_does_not_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('no such cluster')"]
+    with pytest.raises(BenchFailed, match="no such cluster"), running(tmp_path, command, a_port()):
+        pass
