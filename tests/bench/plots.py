@@ -1,8 +1,8 @@
-"""The plots of docs/performance.md, made of the rows that `hoot bench compare --json` printed.
+"""The plots and the table of docs/performance.md, made of the rows that `hoot bench compare --json` printed.
 
     python -m tests.bench.plots tests/bench/compare.jsonl docs/plots
 
-One SVG a case: a bar for each peer's median, and a thin line from its lowest to its highest run.
+One SVG a case: a bar for each peer's median, and a thin line from its lowest to its highest run. The table is printed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from delivery.bench.compare import Row
 TITLES = {
     "publish": "publish: messages/s", "live": "live: messages/s", "drain": "drain: messages/s",
     "fanout": "fan-out over 8: deliveries/s", "latency": "latency at 1,000/s: p50 in ms, line to the p99",
+}  # fmt: skip
+COLUMNS = {
+    "publish /s": "publish", "live /s": "live", "drain /s": "drain", "fan-out over 8, deliveries /s": "fanout",
+    "at 1,000/s: p50 / p99 ms": "latency",
 }  # fmt: skip
 LABELS, WIDTH, ROW, TOP = 170, 420, 24, 34
 FONT = 'font-family="sans-serif" font-size="12"'
@@ -67,14 +71,38 @@ def chart(title: str, bars: Sequence[Bar]) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
+def table(rows: Sequence[Row]) -> list[str]:
+    """The lines of a table in Markdown: a peer each, its medians with the lowest and highest."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        cells = found.setdefault(row.peer, {"durability": row.durability, "absent": ""})
+        cells["absent"] = "" if row.case else row.absent
+        cells[row.case] = _cell(row)
+    lines = [f"| | {' | '.join(COLUMNS)} | acknowledged means |", f"|---|{'---|' * (len(COLUMNS) + 1)}"]
+    for peer, cells in found.items():
+        told = [cells.get(case, cells["absent"] or "–") for case in COLUMNS.values()]
+        lines.append(f"| {peer} | {' | '.join(told)} | {cells['durability']} |")
+    return lines
+
+
+def _cell(row: Row) -> str:
+    if row.per_second is None:
+        return row.absent
+    if row.case == "latency":
+        return f"{row.p50_ms:.2f} / {row.p99_ms:.2f}"
+    spread = f" [{row.per_second_min:,.0f}–{row.per_second_max:,.0f}]" if row.runs > 1 else ""
+    return f"{row.per_second:,.0f}{spread}"
+
+
 def main(rows_file: Path, folder: Path) -> None:
-    """Write them all."""
+    """Write and print them."""
     rows = [msgspec.json.decode(line, type=Row) for line in rows_file.read_text().splitlines()]
     folder.mkdir(parents=True, exist_ok=True)
     for case, title in TITLES.items():
         bars = [bar for row in rows if row.case == case and (bar := bar_of(row)) is not None]
         if bars:
             (folder / f"{case}.svg").write_text(chart(title, bars))
+    print(*table(rows), sep="\n")
 
 
 if __name__ == "__main__":

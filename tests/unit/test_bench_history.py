@@ -63,11 +63,19 @@ def test_a_kind_of_machine_names_no_machine() -> None:
     assert "/" not in machine()
 
 
-def test_plots_are_made_of_what_has_figures(tmp_path: Path) -> None:
+def test_plots_are_made_of_what_has_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
-        Row(peer="hoot", durability="", case="live", per_second=200.0, per_second_min=100.0, per_second_max=300.0),
+        Row(
+            peer="hoot",
+            durability="",
+            case="live",
+            runs=3,
+            per_second=200.0,
+            per_second_min=100.0,
+            per_second_max=300.0,
+        ),
         Row(peer="b<c", durability="", case="live", per_second=50.0, per_second_min=50.0, per_second_max=50.0),
-        Row(peer="absent", durability="", case="live", absent="not on PATH"),
+        Row(peer="absent", durability="", absent="not on PATH"),
         Row(peer="hoot", durability="", case="latency", per_second=1.0, p50_ms=0.5, p99_ms=2.0),
     ]
     (tmp_path / "rows").write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
@@ -80,3 +88,9 @@ def test_plots_are_made_of_what_has_figures(tmp_path: Path) -> None:
         float(one.attrib["width"]) for one in drawn.iter() if one.tag.endswith("rect") and one.attrib["width"] != "100%"
     ]
     assert bars[0] == pytest.approx(4 * bars[1], rel=0.01)
+    _, _, *table = capsys.readouterr().out.splitlines()
+    assert table == [
+        "| hoot | – | 200 [100–300] | – | – | 0.50 / 2.00 |  |",
+        "| b<c | – | 50 | – | – | – |  |",
+        "| absent | not on PATH | not on PATH | not on PATH | not on PATH | not on PATH |  |",
+    ]

@@ -191,7 +191,8 @@ def test_every_adapter_says_what_an_acknowledgement_of_it_means() -> None:
 
 
 def test_a_server_ends_with_the_bench_however_that_ends() -> None:
-    endless = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    endless = f"{deaf}; import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
     command = [sys.executable, "-m", "delivery.bench.peers.keeper", sys.executable, "-c", endless]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin is not None

@@ -18,6 +18,7 @@ from delivery.embedded.lifeline import STOP_SECONDS, end_with_parent
 
 def main(command: list[str]) -> int:
     """Its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to the bench, too, and that says when to end
     signal.signal(signal.SIGTERM, _told)
     end_with_parent()
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as server:
@@ -28,6 +29,7 @@ def main(command: list[str]) -> int:
 
 
 def _told(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what follows must not be interrupted
     raise SystemExit(0)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from delivery.bench.peers.arriving import arriving
+from delivery.bench.checking import BenchFailed
+from delivery.bench.peers.arriving import UnderWay, arriving
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.servers import LOOPBACK, a_port, running
 
-_UNDER_WAY: Final = 4000
+_UNDER_WAY: Final = 10_000
 _UNACKNOWLEDGED: Final = 50_000
 _TOGETHER: Final = 500
 """Acknowledged at once: the last covers all before it."""
@@ -65,10 +65,10 @@ class Nats(Peer):
     def publisher(self, address: str, queue: str) -> Iterator[Send]:
         """See Peer."""
         with asyncio.Runner() as runner:
-            client = runner.run(_connected(address))
-            stream = client.jetstream(publish_async_max_pending=_UNDER_WAY)
-            yield lambda bodies: runner.run(_publish(stream, queue, bodies))
-            runner.run(client.close())
+            publishing = _Publishing(queue)
+            runner.run(publishing.open(address))
+            yield lambda bodies: runner.run(publishing.send(bodies))
+            runner.run(publishing.client.close())
 
     def consume(self, address: str, queue: str, group: str, inbox: Inbox, take: Take) -> None:
         """See Peer."""
@@ -90,17 +90,44 @@ async def _connected(address: str) -> Any:
     return await nats.connect(address, pending_size=1 << 26)
 
 
-async def _publish(stream: Any, queue: str, bodies: Iterable[bytes]) -> None:
-    publish = stream.publish_async
-    if isinstance(bodies, Sequence):
-        rest = iter(bodies)
-        while some := list(islice(rest, _UNDER_WAY)):
-            for answer in [await publish(queue, body) for body in some]:
-                await answer
-        return
-    answers = [await publish(queue, body) async for body in arriving(bodies)]
-    for answer in answers:
-        await answer
+class _Publishing:
+    """Publishes, and counts what the stream has not answered yet: its answers all come to one subject."""
+
+    client: Any
+
+    def __init__(self, queue: str) -> None:
+        self._queue, self._inbox = queue, ""
+        self._under_way = UnderWay()
+        self._refused = b""
+
+    async def open(self, address: str) -> None:
+        """Connect."""
+        self.client = await _connected(address)
+        self._inbox = self.client.new_inbox()
+        await self.client.subscribe(self._inbox, cb=self._answered, pending_msgs_limit=-1, pending_bytes_limit=-1)
+
+    async def send(self, bodies: Iterable[bytes]) -> None:
+        """See base.Send. Raises BenchFailed."""
+        if isinstance(bodies, Sequence):
+            for body in bodies:
+                await self._publish(body)
+                if self._under_way.count > _UNDER_WAY:
+                    await self._under_way.until(_UNDER_WAY // 2)
+        else:
+            async for body in arriving(bodies):
+                await self._publish(body)
+        await self._under_way.until(0)
+        if self._refused:
+            raise BenchFailed(f"NATS did not store a message: {self._refused.decode()}")
+
+    async def _publish(self, body: bytes) -> None:
+        self._under_way.count += 1
+        await self.client.publish(self._queue, body, reply=self._inbox)
+
+    async def _answered(self, message: Any) -> None:
+        if b'"error"' in message.data:
+            self._refused = message.data
+        self._under_way.acknowledged()
 
 
 async def _consume(address: str, queue: str, group: str, inbox: Inbox, take: Take) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from delivery.bench.peers.arriving import arriving
+from delivery.bench.peers.arriving import UnderWay, arriving
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.rabbitmq import rabbitmq
 from delivery.bench.peers.servers import LOOPBACK
@@ -71,8 +71,7 @@ class _Publishing:
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._open = 0
-        self._fewer = asyncio.Event()
+        self._under_way = UnderWay()
 
     async def open(self, address: str) -> None:
         """Connect."""
@@ -84,25 +83,19 @@ class _Publishing:
         if isinstance(bodies, Sequence):
             for at in range(0, len(bodies), _BATCH):
                 await self._batch(bodies[at : at + _BATCH])
-                await self._until(_UNCONFIRMED)
+                await self._under_way.until(_UNCONFIRMED)
         else:
             async for body in arriving(bodies):
                 await self._batch([body])
-        await self._until(0)
+        await self._under_way.until(0)
 
     async def _batch(self, bodies: Sequence[bytes]) -> None:
-        self._open += len(bodies)
+        self._under_way.count += len(bodies)
         await self.producer.send_batch(self._queue, list(bodies), on_publish_confirm=self._confirmed)
 
     def _confirmed(self, status: Any) -> None:
         if status.is_confirmed:
-            self._open -= 1
-            self._fewer.set()
-
-    async def _until(self, most: int) -> None:
-        while self._open > most:
-            self._fewer.clear()
-            await self._fewer.wait()
+            self._under_way.acknowledged()
 
 
 def _producer(address: str) -> Any:
