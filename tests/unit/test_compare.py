@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +16,7 @@ import pytest
 from delivery.bench.checking import BenchFailed
 from delivery.bench.compare import Row, compare
 from delivery.bench.comparing import described
+from delivery.bench.peers.arriving import UnderWay, arriving
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.consumer import Outcome, Task
 from delivery.bench.peers.every import EVERY
@@ -81,10 +82,10 @@ class AtOnce:
     def kill(self) -> None: ...
 
     def outcome(self) -> Outcome:
-        begun, inbox = time.monotonic_ns(), Inbox(self._task.expected)
+        inbox = Inbox(self._task.expected)
         take = inbox.take_timed if self._task.timed else inbox.take
         self._peer.consume(self._task.address, self._task.queue, self._task.group, inbox, take)
-        return Outcome(begun, time.monotonic_ns(), inbox.latencies, inbox.trouble())
+        return Outcome(inbox.first_ns, inbox.last_ns, inbox.latencies, inbox.trouble())
 
 
 def rows_of(*peers: Scripted, cases: Sequence[str] = CASES, runs: int = 1, load: Load = LOAD) -> list[Row]:
@@ -107,6 +108,18 @@ def test_every_case_has_a_row_with_its_figures_and_what_was_measured() -> None:
     }  # fmt: skip
     assert [case for case, row in rows.items() if row.p99_ms is not None] == ["latency"]
     assert peer.stopped
+
+
+@pytest.mark.parametrize("expected", [1, 3])
+def test_an_inbox_is_over_with_the_last_message_and_begun_with_the_first(expected: int) -> None:
+    inbox = Inbox(expected)
+    for number in range(expected):
+        assert not inbox.over
+        assert inbox.begun.is_set() is (number > 0)
+        inbox.take(number.to_bytes(8, "little"))
+    assert inbox.over
+    assert 0 < inbox.first_ns <= inbox.last_ns
+    assert inbox.trouble() == ""
 
 
 def test_peers_take_turns_and_another_one_is_the_first_in_each_run() -> None:
@@ -208,3 +221,26 @@ def test_what_a_server_said_is_told_when_it_does_not_start(tmp_path: Path) -> No
     command = [sys.executable, "-c", "raise SystemExit('no such cluster')"]
     with pytest.raises(BenchFailed, match="no such cluster"), running(tmp_path, command, a_port()):
         pass
+
+
+def test_bodies_that_come_slowly_are_handed_on_in_order() -> None:
+    async def all_of(bodies: Iterable[bytes]) -> list[bytes]:
+        return [body async for body in arriving(bodies)]
+
+    numbers = [b"%d" % number for number in range(100)]
+    assert asyncio.run(all_of(iter(numbers))) == numbers
+
+
+def test_a_publisher_waits_until_few_enough_are_under_way() -> None:
+    async def story() -> None:
+        under_way = UnderWay()
+        under_way.count = 3
+        waiting = asyncio.ensure_future(under_way.until(1))
+        for left in (2, 1):
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            under_way.acknowledged()
+            assert under_way.count == left
+        await waiting
+
+    asyncio.run(story())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Event
 from typing import ClassVar, Final
 
 HEAD_BYTES: Final = 16
@@ -34,15 +35,24 @@ class Inbox:
         self.bodies: list[bytes] = []
         self.latencies: list[int] = []
         self.first_ns = self.last_ns = 0
-        """The first is noted by who watches, to some milliseconds: the callback is as short as it can be."""
+        self.begun = Event()
+        """The first message has come."""
         self.over = False
         """All that is expected has come."""
+        self._milestone = 1
 
     def take(self, body: bytes) -> None:
         """The callback, for each message."""
         self.bodies.append(body)
+        if len(self.bodies) == self._milestone:
+            self._reached(time.monotonic_ns())
+
+    def _reached(self, now: int) -> None:
+        if not self.begun.is_set():
+            self.first_ns, self._milestone = now, self.expected
+            self.begun.set()
         if len(self.bodies) == self.expected:
-            self.last_ns = time.monotonic_ns()
+            self.last_ns = now
             self.over = True
 
     def take_timed(self, body: bytes) -> None:

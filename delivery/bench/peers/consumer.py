@@ -16,7 +16,7 @@ from delivery.bench.children import say
 from delivery.bench.peers.base import Inbox
 from delivery.embedded.lifeline import end_with_parent
 
-_LOOK_SECONDS = 0.002
+_LOOK_SECONDS = 0.2
 
 
 class Task(msgspec.Struct):
@@ -48,22 +48,23 @@ def run(task: Task) -> Outcome:
     from delivery.bench.peers.every import EVERY
 
     inbox, peer = Inbox(task.expected), EVERY[task.peer]
-    threading.Thread(target=_watch, args=(inbox, task.seconds_max), daemon=True).start()
+    watching = threading.Thread(target=_watch, args=(inbox, task.seconds_max), daemon=True)
+    watching.start()
     peer.consume(task.address, task.queue, task.group, inbox, inbox.take_timed if task.timed else inbox.take)
+    watching.join()
     return Outcome(inbox.first_ns, inbox.last_ns, inbox.latencies, inbox.trouble())
 
 
 def _watch(inbox: Inbox, seconds: float) -> None:
     """Tell of the first message; end the process when the last does not come."""
     end = time.monotonic() + seconds
-    while not inbox.bodies and time.monotonic() < end:
-        time.sleep(_LOOK_SECONDS)
-    inbox.first_ns = time.monotonic_ns()
-    say({"ready": True})
+    if inbox.begun.wait(seconds):
+        say({"ready": True})
     while not inbox.over:
-        time.sleep(_LOOK_SECONDS * 100)
+        time.sleep(_LOOK_SECONDS)
         if time.monotonic() > end:
             sys.stderr.write(f"{len(inbox.bodies)} of {inbox.expected} messages came in {seconds:g} s\n")
+            sys.stderr.flush()
             os._exit(1)
 
 
