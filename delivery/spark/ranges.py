@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def begin(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
-    """The id behind which to read. Raises InvalidRequest, with `strict`, where an id is named that is gone."""
+    """The id behind which to read. Raises InvalidRequest, with `strict`, for an id that is gone or beyond the end."""
     asked = _asked(edge, place, absent=EARLIEST)
     if asked == EARLIEST:
         return held.first_id - 1 if held.messages else held.last_id
@@ -54,13 +54,25 @@ def begin(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
             f"{place[0]}/{place[1]} holds nothing before id {held.first_id} any more, and the read is to begin at"
             f" {asked}; failOnDataLoss=false begins at what there is"
         )
+    if strict:
+        _check_not_beyond(edge, place, held, asked)
     return asked - 1
 
 
-def end(edge: Edge, place: Place, held: Held) -> int:
-    """The id up to which to read: nothing that is not complete."""
+def end(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
+    """The id up to which to read: nothing that is not complete. Raises InvalidRequest as `begin`."""
     asked = _asked(edge, place, absent=LATEST)
+    if strict:
+        _check_not_beyond(edge, place, held, asked)
     return held.last_id if asked == LATEST else min(asked - 1, held.last_id)
+
+
+def _check_not_beyond(edge: Edge, place: Place, held: Held, asked: int) -> None:
+    if edge.kind == "ids" and asked > held.last_id + 1:
+        raise InvalidRequest(
+            f"{place[0]}/{place[1]} is complete up to id {held.last_id}, and an offset names {asked};"
+            " failOnDataLoss=false takes it for the end"
+        )
 
 
 def _asked(edge: Edge, place: Place, absent: int) -> int:

@@ -14,7 +14,7 @@ from delivery.errors import HootError
 from delivery.rpc.idl import load_idl
 from delivery.spark.columns import to_arrow
 from delivery.spark.options import ReadOptions
-from delivery.spark.planning import Engine, engine
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
 
 READ_BYTES: Final = 4 * 1024 * 1024
@@ -51,7 +51,7 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
         return  # what Spark makes of an empty plan
     span, options = Span(*task.span), task.chosen(options)
     rows = 0
-    with engine(options.zookeeper) as hosts:
+    with engine(options.zookeeper, PATIENCE_SECONDS) as hosts:
         for part in _batches(hosts, options, span):
             rows += part.num_rows
             yield part

@@ -7,9 +7,9 @@ same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -23,11 +23,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from delivery.spark.options import ReadOptions, as_offsets, from_offsets
-from delivery.spark.planning import Engine, engine, stream_begin
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine, patiently, stream_begin
 from delivery.spark.ranges import Held, Place, Span, shares
 from delivery.spark.reading import Task, read_task
 from delivery.spark.seat import Seat
 from delivery.spark.subscribing import MARK, marked
+
+T = TypeVar("T")
 
 
 class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -66,6 +68,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark asks when the batch that ended at `start` is entered as done: so its subscription has reached that.
         """
+        return self._patiently(lambda: self._next(start, limit))
+
+    def _next(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         known = from_offsets(start)
         if not self._may_go_on(start):
             return start
@@ -78,7 +83,7 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """What is complete now, for Spark's figures."""
-        return self._offset({place: one.last_id for place, one in self._held().items()})
+        return self._patiently(lambda: self._offset({place: one.last_id for place, one in self._held().items()}))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End with what is complete now."""
@@ -86,6 +91,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch."""
+        return self._patiently(lambda: self._tasks(start, end))
+
+    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begins, seat = from_offsets(start), self._agreeing(start)
         chosen = () if seat is None else (seat.record.topics, seat.record.filter)
         spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
@@ -114,6 +122,11 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     stack.callback(seat.leave)
                 self._open = stack.pop_all(), hosts, seat
         return self._open[1:]
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """A host or ZooKeeper that is away for a while ends no stream that runs; one that cannot begin ends at once."""
+        self._opened()
+        return patiently(attempt, PATIENCE_SECONDS)
 
     def _engine(self) -> Engine:
         return self._opened()[0]
