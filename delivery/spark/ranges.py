@@ -96,6 +96,32 @@ def shares(waiting: Mapping[Place, int], limit: int) -> dict[Place, int]:
     return {place: max(1, count * limit // total) for place, count in waiting.items() if count}
 
 
+def allowances(
+    waiting: Mapping[Place, Span], held: Mapping[Place, Held], messages_max: int, bytes_max: int
+) -> dict[Place, int]:  # fmt: skip
+    """How many messages of each partition to read, so that a batch has about so many and so many bytes; 0: no limit."""
+    counts = {place: span.messages for place, span in waiting.items()}
+    allowed = shares(counts, messages_max or sum(counts.values()))
+    if not bytes_max:
+        return allowed
+    sizes = {place: held[place].bytes / max(1, held[place].messages) for place in waiting}
+    part = min(1.0, bytes_max / max(1.0, sum(count * sizes[place] for place, count in counts.items())))
+    return {place: min(allowed[place], max(1, int(count * part))) for place, count in counts.items()}
+
+
+def lost(left: Mapping[Place, Span], waiting: Mapping[Place, Span]) -> Span | None:
+    """What is gone of that which was `left` of partitions when a batch was planned, now that the next one is to be.
+
+    `waiting` has what is there behind the same ids, and more that came; nothing of a partition where nothing is. A
+    partition that was read on meanwhile is not looked at. None when nothing is gone.
+    """
+    for place, span in left.items():
+        found = waiting.get(place, msgspec.structs.replace(span, messages=0))
+        if found.after == span.after and found.messages < span.messages:
+            return msgspec.structs.replace(span, messages=span.messages - found.messages)
+    return None
+
+
 def pieces(spans: Sequence[Span], tasks_min: int) -> list[list[int]]:
     """For each span the rising counts of messages at which to divide it into tasks of like size; none for one task."""
     total = sum(span.messages for span in spans)

@@ -24,8 +24,8 @@ from pyspark.sql.streaming.datasource import (
 
 from delivery.spark.options import ReadOptions, as_offsets, from_offsets
 from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine, patiently, stream_begin
-from delivery.spark.ranges import Held, Place, Span, shares
-from delivery.spark.reading import Task, read_task
+from delivery.spark.ranges import Held, Place, Span, allowances, lost
+from delivery.spark.reading import MessagesLost, Task, read_task
 from delivery.spark.seat import Seat
 from delivery.spark.subscribing import MARK, marked
 
@@ -40,6 +40,8 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open: tuple[ExitStack, Engine, Seat | None] | None = None
         self._last: dict[Place, int] | None = None
         """With the trigger AvailableNow, where the stream ends."""
+        self._left: dict[Place, Span] = {}
+        """What limits have left to later batches."""
         self._agreed = False
         """Whether Spark's checkpoint and the subscription were found to agree."""
 
@@ -167,17 +169,21 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where to end so that no more is read than the limits say."""
         hosts, options = self._engine(), self._options
         waiting = {(span.queue, span.partition): span for span in hosts.counted(spans)}
-        counts = {place: span.messages for place, span in waiting.items()}
-        allowed = shares(counts, options.messages_max or sum(counts.values()))
-        if options.bytes_max:
-            sizes = {place: held[place].bytes / max(1, held[place].messages) for place in waiting}
-            total = sum(count * sizes[place] for place, count in counts.items())
-            part = min(1.0, options.bytes_max / max(1.0, total))
-            allowed = {place: min(allowed[place], max(1, int(count * part))) for place, count in counts.items()}
+        if options.fail_on_loss and (gone := lost(self._left, waiting)):
+            raise MessagesLost(
+                f"{gone.messages} messages of {gone.queue}/{gone.partition} behind id {gone.after} vanished before the"
+                " stream got to them; failOnDataLoss=false reads what is there"
+            )
+        allowed = allowances(waiting, held, options.messages_max, options.bytes_max)
         found = {}
         for place, span in waiting.items():
             whole = allowed[place] >= span.messages
             found[place] = span.until if whole else hosts.located(span, [allowed[place]])[0]
+        self._left = {
+            place: Span(*place, found[place], span.until, left)
+            for place, span in waiting.items()
+            if (left := span.messages - allowed[place]) > 0
+        }
         return found
 
 

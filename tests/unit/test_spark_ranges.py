@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from delivery.errors import InvalidRequest
 from delivery.ids import first_id_at
 from delivery.spark.options import Edge
-from delivery.spark.ranges import TASK_MESSAGES, Held, Span, begin, divided, end, pieces, shares
+from delivery.spark.ranges import TASK_MESSAGES, Held, Span, begin, divided, end, lost, pieces, shares
 
 PLACE = ("q", 0)
 HELD = Held(first_id=100, last_id=200, messages=50, bytes=5000)
@@ -107,3 +107,19 @@ def test_conditions_on_ids_times_partitions_and_topics_choose_what_is_read() -> 
     late = narrow([source.GreaterThan(("timestamp",), when)])
     assert late.after == first_id_at(ms + 1) - 1
     assert narrow([source.LessThan(("timestamp",), when)]).until == first_id_at(ms + 1) - 1
+
+
+@pytest.mark.parametrize(
+    ("now", "gone"),
+    [
+        (Span("q", 0, 150, 200, 20), 0),
+        (Span("q", 0, 150, 300, 90), 0),
+        (Span("q", 0, 170, 300, 4), 0),  # a batch was planned in between: what it took is not gone
+        (Span("q", 0, 150, 300, 17), 3),
+        (None, 20),
+    ],
+)
+def test_what_limits_left_and_is_not_there_any_more_is_lost(now: Span | None, gone: int) -> None:
+    left = Span("q", 0, 150, 200, 20)
+    found = lost({PLACE: left}, {} if now is None else {PLACE: now})
+    assert (0 if found is None else found.messages) == gone

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from delivery import Client, NewMessage, connect
 from delivery.errors import InvalidRequest, SubscriptionBusy, UnknownSubscription
@@ -35,7 +34,7 @@ class Query:
         """One more micro-batch: the bodies, by partition and id."""
         with self._ending():
             start = self.at or self.reader.initialOffset()
-            end = self.reader.latestOffset(start, ReadAllAvailable())
+            end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
             tasks = self.reader.partitions(start, end)
         self.at = end
         batches = [batch for task in tasks for batch in self.reader.read(task)]
@@ -45,7 +44,7 @@ class Query:
         """What Spark asks when the last batch is entered as done."""
         assert self.at is not None
         with self._ending():
-            self.reader.latestOffset(self.at, ReadAllAvailable())
+            self.reader.latestOffset(self.at, self.reader.getDefaultReadLimit())
 
     @contextlib.contextmanager
     def _ending(self) -> Iterator[None]:
@@ -210,3 +209,13 @@ def test_what_the_subscription_takes_is_chosen_by_the_hosts_and_a_pause_counts(c
     assert query.batch() == [b'{"n": 2}', b'{"n": 4}']
     query.done()
     assert client.subscription_info("chosen", "copy").lag == 0
+
+
+def test_a_limited_stream_reads_all_by_and_by_and_its_lag_goes_down(client: Client, start: Start) -> None:
+    client.create_queue("limited", partitions=1)
+    put(client, "limited", *(b"a%d" % number for number in range(5)))
+    query = start("limited", startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    assert [query.batch(), query.batch(), query.batch()] == [[b"a0", b"a1"], [b"a2", b"a3"], [b"a4"]]
+    assert client.subscription_info("limited", "copy").lag == 1
+    query.done()
+    assert client.subscription_info("limited", "copy").lag == 0
