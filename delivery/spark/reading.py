@@ -30,7 +30,7 @@ class MessagesLost(HootError):
 class Task(InputPartition):
     """A span, as Spark carries it to an executor."""
 
-    def __init__(self, span: Span, topics: Sequence[str] = (), rule: str | None = None) -> None:
+    def __init__(self, span: Span, topics: Sequence[str] = (), rule: str = "") -> None:
         """`topics` and `rule` are those of a stream's subscription, which the options do not tell."""
         super().__init__(None)
         self.span = (span.queue, span.partition, span.after, span.until, span.messages)

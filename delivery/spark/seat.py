@@ -44,7 +44,12 @@ class Seat:
         cannot read as it is, UnknownQueue, NoHost, MetadataUnavailable.
         """
         self._catalog: Final = hosts.catalog
-        self.record = _registered(hosts, options)
+        self.record = record = _registered(hosts, options)
+        self.options: Final = msgspec.structs.replace(
+            options, assigned={record.queue: tuple(sorted(record.starts))}, topics=record.topics,
+            filter=record.filter or "",
+        )  # fmt: skip
+        """The stream's, with what of them the subscription decides."""
         self._presence: Final = Presence(options.zookeeper)
         try:
             self._attach(replace=_replaceable(self._catalog, self.record, force=options.force))

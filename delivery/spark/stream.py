@@ -96,10 +96,10 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._patiently(lambda: self._tasks(start, end))
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begins, seat = from_offsets(start), self._agreeing(start)
-        chosen = () if seat is None else (seat.record.topics, seat.record.filter)
+        self._agreeing(start)
+        begins, read = from_offsets(start), self._read
         spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
-        return [Task(span, *chosen) for span in self._engine().tasks(spans, self._options.tasks_min)]
+        return [Task(span, read.topics, read.filter) for span in self._engine().tasks(spans, read.tasks_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""
@@ -133,6 +133,12 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _engine(self) -> Engine:
         return self._opened()[0]
 
+    @property
+    def _read(self) -> ReadOptions:
+        """What is read: what the options say, or the subscription."""
+        seat = self._opened()[1]
+        return self._options if seat is None else seat.options
+
     def _agreeing(self, begins: Mapping[str, Any]) -> Seat | None:
         """The seat, with which Spark's checkpoint agrees; asked once. Raises PositionsDiffer."""
         seat = self._opened()[1]
@@ -154,10 +160,8 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_offsets(positions) | ({} if seat is None else {MARK: msgspec.structs.asdict(seat.mark)})
 
     def _held(self) -> dict[Place, Held]:
-        hosts, seat = self._opened()
-        if seat is not None:
-            return hosts.held((seat.record.queue, number) for number in seat.positions)
-        return hosts.held(hosts.places(self._options))
+        hosts = self._engine()
+        return hosts.held(hosts.places(self._read))
 
     def _span(self, place: Place, known: Mapping[Place, int], held: Held) -> Span:
         """What there is to be read; all of a partition that came later."""
