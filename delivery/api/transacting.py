@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from delivery.api.rest.routes import Answered
 from delivery.api.rest.transactions import TransactionRoutes
+from delivery.api.rest.writers import Writers
 from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
 from delivery.client.calls import Calls
 from delivery.client.managing import Managers
@@ -34,7 +35,10 @@ class TransactionService:
         self._transacting = Transacting(Seat(catalog, member))
         self._calls = TransactionCalls(self._transacting, publisher)
         self._pool = Pool()
-        self._any_host = AnyHost(self._calls, Calls(Managers(catalog), self._pool))
+        elsewhere = Calls(Managers(catalog), self._pool)
+        self._any_host = AnyHost(self._calls, elsewhere)
+        self.writers = Writers(self._calls, elsewhere)
+        """Which transactions may write."""
         for place, (name, text) in enumerate(_GAUGES):
             metrics.watch(name, text, lambda place=place: self._transacting.counts()[place])  # type: ignore[misc]
 

@@ -107,7 +107,8 @@ class Host:
 
     def _make_http(self, catalog: Catalog) -> Connections:
         self._topics = TopicRoutes(
-            Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
+            Administration(catalog, self._queues),
+            Exchange(self._publisher, self.ownership, self._queues, self._transactions.writers),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
             self._config.waiting_polls_max,
         )  # fmt: skip

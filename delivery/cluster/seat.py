@@ -27,12 +27,13 @@ from delivery.transactions.asks import (
     Ask,
     Asked,
     Begin,
-    Begun,
     Commit,
     Expire,
     Invalidate,
     Look,
+    MayWrite,
     Prune,
+    Survey,
 )
 from delivery.transactions.book import Book, Draft
 from delivery.transactions.state import State
@@ -90,13 +91,13 @@ class Seat:
     def at_once(self, ask: Asked) -> Answer:
         """The answer from memory, None where that takes a round. Raises MetadataUnavailable while cut off."""
         session, held = self._member.session, self._held
-        if not isinstance(ask, Begin | Look) or held is None or held.manager.session != session:
+        if not isinstance(ask, Begin | Look | MayWrite | Survey) or held is None or held.manager.session != session:
             return None
         now = self._now_ms()
         with self._lock:
             if isinstance(ask, Begin):
                 return held.book.begin(ask.timeout_ms, now)
-            return None if held.book.needs_lease(now) else held.book.look()
+            return None if held.book.needs_lease(now) else _told(held.book, ask, now)
 
     def work(self, asks: Sequence[Asked]) -> list[Answer | HootError]:
         """A round: what of this is decided is kept when it returns, and nothing was visible before.
@@ -120,7 +121,7 @@ class Seat:
         self._keep(held, held.manager, draft.state())
         with self._lock:
             held.book.adopt(draft)
-            return [_found(held.book, one, now) if isinstance(one, Begin | Look | Ask) else one for one in decided]
+            return [_found(held.book, one, now) if isinstance(one, _Found) else one for one in decided]
 
     def release(self) -> None:
         """Give the seat up, so that the next manager need not suppose that anything unknown has begun."""
@@ -162,7 +163,12 @@ class Seat:
             raise
 
 
-def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | Begin | Look | Ask:
+_Told = Look | MayWrite | Survey
+_Found = Begin | Ask | _Told
+"""What is found in the book; only the first changes it."""
+
+
+def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | _Found:
     """What is decided on the draft; what is to be found in the book afterwards, as it is."""
     try:
         match ask:
@@ -183,12 +189,20 @@ def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | Begin |
     return None
 
 
-def _found(book: Book, ask: Begin | Look | Ask, now: int) -> Begun | Answer | HootError:
+def _found(book: Book, ask: _Found, now: int) -> Answer | HootError:
     try:
-        if isinstance(ask, Look):
-            return book.look()
         if isinstance(ask, Ask):
             return book.standing(ask.pointer)
-        return book.begin(ask.timeout_ms, now) or Throttled("too many transactions begin at this moment")
+        if isinstance(ask, Begin):
+            return book.begin(ask.timeout_ms, now) or Throttled("too many transactions begin at this moment")
+        return _told(book, ask, now)
     except HootError as error:
         return error
+
+
+def _told(book: Book, ask: _Told, now: int) -> Answer:
+    if isinstance(ask, Look):
+        return book.look()
+    if isinstance(ask, Survey):
+        return book.survey()
+    return [book.may_write(pointer, now) for pointer in ask.pointers]

@@ -12,8 +12,10 @@ from delivery.api.rest.errors import TransactionExpired
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
+from delivery.api.rest.writers import Writers
 from delivery.cluster.queues import QueueTable
 from delivery.errors import (
+    HootError,
     InvalidRequest,
     NotOwner,
     StorageUnavailable,
@@ -22,12 +24,17 @@ from delivery.errors import (
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
+from delivery.transactions.errors import TransactionFinished, TransactionInvalid, UnknownTransaction
+from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
+from tests.writers import writers
 
 TOPIC = Topic("ns", "t")
 NOW = 1_700_000_000_000
 TX = NOW * 1_000_000
+"""Of a service that is not Hoot's."""
+OWN = first_run(TX, NOW)
 
 
 def scene() -> Scene:
@@ -42,9 +49,9 @@ def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
     play(told, scene())
 
 
-def exchange(stage: Scene) -> Exchange:
+def exchange(stage: Scene, known: Writers | None = None) -> Exchange:
     queues: QueueTable = stage.cluster  # type: ignore[assignment]
-    return Exchange(stage.publisher, stage.ownership, queues, lambda: stage.now_ms)
+    return Exchange(stage.publisher, stage.ownership, queues, known or writers(), lambda: stage.now_ms)
 
 
 async def poll(on: Exchange, tx: bytes | None = None, start: bytes | int | None = None) -> list[bytes]:
@@ -118,15 +125,59 @@ def test_bodies_that_are_too_old_to_be_kept_are_missing_from_their_group_and_not
 
 
 @pytest.mark.parametrize("bodies", [(b"a",), ()])
-def test_a_transaction_that_is_too_old_publishes_nothing(bodies: tuple[bytes, ...]) -> None:
+def test_a_transaction_that_is_too_old_publishes_and_stores_nothing(bodies: tuple[bytes, ...]) -> None:
     async def story(stage: Scene, on: Exchange) -> None:
         stage.now_ms += 90_000_000
         await publish(on, *bodies, tx=TX)
         stage.now_ms += 1
+        before = len(stage.store.groups)
         with pytest.raises(TransactionExpired):
             await publish(on, *bodies, tx=TX)
+        with pytest.raises(TransactionExpired):
+            await on.store(TOPIC, PublishRequest(TX, [b"a"]))
+        assert len(stage.store.groups) == before
 
     tell(story)
+
+
+@pytest.mark.parametrize(
+    ("standing", "refused", "undoing"),
+    [
+        ("in_progress", None, None),
+        ("committed", TransactionFinished, TransactionFinished),
+        ("aborted", TransactionFinished, None),
+        ("invalid", TransactionInvalid, None),
+        (None, UnknownTransaction, UnknownTransaction),
+    ],
+)
+def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is_taken_back(
+    standing: str | None, refused: type[HootError] | None, undoing: type[HootError] | None
+) -> None:
+    async def story(stage: Scene) -> None:
+        known: dict[int, str | None] = {OWN: "in_progress"}
+        on = exchange(stage, writers(known.get))
+        record = await publish(on, b"a", tx=OWN)
+        assert record is not None
+        known[OWN] = standing
+        before = len(stage.store.groups)
+        assert await refusal(publish(on, b"b", tx=OWN)) is refused
+        assert await refusal(publish(on, tx=OWN)) is refused
+        assert await refusal(on.store(TOPIC, PublishRequest(OWN, [b"b"]))) is refused
+        assert len(stage.store.groups) == before + (3 if refused is None else 0)
+        before = len(stage.store.groups)
+        assert await refusal(on.rollback(TOPIC, record)) is undoing
+        assert len(stage.store.groups) == before + (undoing is None)
+
+    play(story, scene())
+
+
+async def refusal(call: Awaitable[object]) -> type[HootError] | None:
+    try:
+        await call
+    except HootError as error:
+        kinds = (TransactionFinished, TransactionInvalid, UnknownTransaction)
+        return next(kind for kind in kinds if isinstance(error, kind))
+    return None
 
 
 def test_a_store_that_fails_answers_that_nobody_knows() -> None:

@@ -20,6 +20,7 @@ from delivery.transactions.asks import Abort, Begun, Commit, Invalidate
 from delivery.transactions.book import Book
 from delivery.transactions.state import State
 from tests.hosting import Scene, ScriptedCluster, play
+from tests.writers import writers
 
 TOPIC = Topic("ns", "t")
 ENDS = ["commit", "abort", "invalidate"] * 2
@@ -55,7 +56,8 @@ class History:
 
     def _exchange(self) -> Exchange:
         queues: Any = self.stage.cluster
-        return Exchange(self.stage.publisher, self.stage.ownership, queues, lambda: self.stage.now_ms)
+        known = writers(lambda pointer: self.book.may_write(pointer, self.stage.now_ms))
+        return Exchange(self.stage.publisher, self.stage.ownership, queues, known, lambda: self.stage.now_ms)
 
     async def step(self, what: str, back: int) -> None:
         going_on = [pointer for pointer, state in self.states.items() if state == "open"]
