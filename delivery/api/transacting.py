@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import trio
 from starlette.routing import Route
 
+from delivery import hop
 from delivery.api.rest.routes import Answered
 from delivery.api.rest.transactions import TransactionRoutes
 from delivery.api.rest.writers import Writers
@@ -18,6 +20,7 @@ from delivery.cluster.claims import Member
 from delivery.cluster.seat import Seat
 from delivery.cluster.transacting import Transacting
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.records import HostRecord
 from delivery.metrics import Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc.pool import Pool
@@ -26,18 +29,23 @@ from delivery.rpc.server import Handler
 _GAUGES: Final = (
     ("transactions", "In progress, on the host that manages them"), ("transactions_invalid", "Until they are pruned")
 )  # fmt: skip
+_TAKE_SECONDS: Final = 5.0
 
 
 class TransactionService:
     """`run` owns the managing and the connections to other hosts."""
 
-    def __init__(self, catalog: Catalog, member: Member, publisher: Publisher, metrics: Metrics) -> None:
-        self._transacting = Transacting(Seat(catalog, member))
-        self._calls = TransactionCalls(self._transacting, publisher)
+    def __init__(
+        self, catalog: Catalog, member: Member, publisher: Publisher, metrics: Metrics, *,
+        successor: Callable[[], HostRecord | None],
+    ) -> None:  # fmt: skip
+        """`successor`: see Transacting."""
         self._pool = Pool()
-        elsewhere = Calls(Managers(catalog), self._pool)
-        self._any_host = AnyHost(self._calls, elsewhere)
-        self.writers = Writers(self._calls, elsewhere)
+        self._elsewhere = Calls(Managers(catalog), self._pool)
+        self._transacting = Transacting(Seat(catalog, member), successor, self._have_taken)
+        self._calls = TransactionCalls(self._transacting, publisher)
+        self._any_host = AnyHost(self._calls, self._elsewhere)
+        self.writers = Writers(self._calls, self._elsewhere)
         """Which transactions may write."""
         for place, (name, text) in enumerate(_GAUGES):
             metrics.watch(name, text, lambda place=place: self._transacting.counts()[place])  # type: ignore[misc]
@@ -49,6 +57,14 @@ class TransactionService:
     def routes(self, answered: Answered) -> Sequence[Route]:
         """The paths over HTTP; see TransactionRoutes."""
         return TransactionRoutes(self._any_host, answered).routes()
+
+    async def leave(self) -> None:
+        """See Transacting."""
+        await self._transacting.leave()
+
+    async def _have_taken(self, host: HostRecord) -> None:
+        """Any question makes a host take what it is named for."""
+        await hop.run_sync(partial(self._elsewhere.ask, host, "mayWrite", [], timeout=_TAKE_SECONDS))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """See Transacting."""

@@ -71,6 +71,8 @@ class Seat:
         self._turn = threading.Lock()
         """Held by a round, or by giving up."""
         self._held: _Held | None = None
+        self.successor: HostRecord | None = None
+        """The host that is to manage transactions instead of this one, which is draining."""
 
     @property
     def is_held(self) -> bool:
@@ -123,15 +125,19 @@ class Seat:
             held.book.adopt(draft)
             return [_found(held.book, one, now) if isinstance(one, _Found) else one for one in decided]
 
-    def release(self) -> None:
-        """Give the seat up, so that the next manager need not suppose that anything unknown has begun."""
+    def release(self, to: HostRecord | None = None) -> None:
+        """Give the seat up, so that the next manager need not suppose that anything unknown has begun.
+
+        Whoever asks is sent to the host `to`; without one, the next that is asked takes it.
+        """
+        following = ("", 0) if to is None else (to.host, to.session)
         with self._turn:
             held = self._held
             if held is not None:
                 self._held = None
                 with self._lock:
                     held.book.end_lease()
-                self._keep(held, OwnerInfo("", 0, held.manager.epoch), held.book.state())
+                self._keep(held, OwnerInfo(*following, held.manager.epoch), held.book.state())
 
     def _take(self, session: int) -> _Held:
         self._held = None
@@ -141,6 +147,9 @@ class Seat:
             host = self._directory.host(before.host)
             if host is not None and host.session == before.session and not self._member.is_gone(host):
                 raise NotOwner("another host manages transactions", address=host.host_port)
+        is_named = before is not None and (before.host, before.session) == (self._member.host, session)
+        if self.successor is not None and not is_named:
+            raise NotOwner("this host is draining: it manages no transactions", address=self.successor.host_port)
         state = State() if found is None else found.value.state.taken_over(self._now_ms())
         manager = next_owner(before, self._member.host, session)
         held = _Held(manager, Book(state), Version.NEW if found is None else found.version)

@@ -15,7 +15,7 @@ from delivery.metastore.managers.transactions import Managed, TransactionRecords
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
 from delivery.metastore.tables.versions import Version, Versioned
-from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Look
+from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Look, MayWrite
 from delivery.transactions.limits import LEASE_MS
 from tests.hosting import eventually
 
@@ -151,7 +151,7 @@ def test_many_that_end_at_once_share_a_round_and_what_is_too_old_is_found_by_its
     writes = host.writes
 
     async def story() -> None:
-        transacting = Transacting(host.seat)
+        transacting = Transacting(host.seat, lambda: None, nobody)
         async with trio.open_nursery() as nursery:
             await nursery.start(transacting.run)
             async with trio.open_nursery() as together:
@@ -165,3 +165,46 @@ def test_many_that_end_at_once_share_a_round_and_what_is_too_old_is_found_by_its
         assert not transacting.manages
 
     trio.run(story)
+
+
+async def nobody(_: HostRecord) -> None:
+    raise AssertionError("there is no other host")
+
+
+def test_a_draining_host_hands_the_seat_to_another_which_is_asked_at_once(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    pointer = first.begin()
+    target = first.host("b")
+
+    async def take(host: HostRecord) -> None:
+        assert host == target
+        with pytest.raises(NotOwner) as refusal:
+            await transacting.answer(BEGIN)
+        assert refusal.value.address == "b.example:7000"
+        assert second.ask(MayWrite([pointer, pointer + 1])) == ["in_progress", None]
+
+    transacting = Transacting(first.seat, lambda: target, take)
+
+    async def story() -> None:
+        assert await transacting.answer(MayWrite([pointer])) == ["in_progress"]
+        await transacting.leave()
+        assert not transacting.manages
+        assert second.seat.is_held
+
+    trio.run(story)
+    assert second.ask(Commit(pointer)) is None
+    found = second.transactions()
+    assert found is not None
+    assert (found.value.manager, found.value.state.in_progress) == (OwnerInfo("b", 1, 2), {})
+
+
+def test_a_draining_host_takes_no_seat_but_the_one_that_it_is_named_for(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    first.seat.successor = first.host("b")
+    with pytest.raises(NotOwner) as refusal:
+        first.begin()
+    assert refusal.value.address == "b.example:7000"
+    second.begin()
+    second.seat.release(first.host("a"))
+    first.begin()
+    assert first.seat.is_held
