@@ -15,8 +15,11 @@ from delivery.api.rest.transactions import TransactionRoutes
 from delivery.api.rest.writers import Writers
 from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
 from delivery.client.calls import Calls
+from delivery.client.forgetting import Forgetting
+from delivery.client.hosts import Owners
 from delivery.client.managing import Managers
 from delivery.cluster.claims import Member
+from delivery.cluster.forgetting import Forgetter
 from delivery.cluster.seat import Seat
 from delivery.cluster.transacting import Transacting
 from delivery.metastore.catalog import Catalog
@@ -44,6 +47,8 @@ class TransactionService:
         self._elsewhere = Calls(Managers(catalog), self._pool)
         self._transacting = Transacting(Seat(catalog, member), successor, self._have_taken)
         self._calls = TransactionCalls(self._transacting, publisher)
+        forgetting = Forgetting(catalog, Calls(Owners(catalog), self._pool))
+        self._forgetter = Forgetter(self._transacting, forgetting.before_ms)
         self._any_host = AnyHost(self._calls, self._elsewhere)
         self.writers = Writers(self._calls, self._elsewhere)
         """Which transactions may write."""
@@ -69,6 +74,8 @@ class TransactionService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """See Transacting."""
         try:
-            await self._transacting.run(task_status=task_status)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._forgetter.run)
+                await self._transacting.run(task_status=task_status)
         finally:
             self._pool.close()

@@ -84,6 +84,11 @@ class Seat:
         held = self._held
         return (0, 0) if held is None else held.book.counts()
 
+    def oldest_invalid(self) -> int | None:
+        """The first of the invalid ones that this host manages."""
+        held = self._held
+        return None if held is None else held.book.oldest_invalid()
+
     def is_due(self) -> bool:
         """Whether it does, and the time of a transaction is over."""
         held = self._held

@@ -43,6 +43,10 @@ class Transacting:
         """See Seat."""
         return self._seat.counts()
 
+    def oldest_invalid(self) -> int | None:
+        """The first pointer of those that are invalid, if this host manages transactions and there are any."""
+        return self._seat.oldest_invalid()
+
     async def answer(self, ask: Asked) -> Answer:
         """See Seat; what ends a transaction is kept when this returns. Many that ask at once share a round."""
         found = self._seat.at_once(ask)

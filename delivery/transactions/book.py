@@ -96,6 +96,10 @@ class Book:
         """How many are in progress, and how many invalid."""
         return len(self._in_progress), len(self._invalid)
 
+    def oldest_invalid(self) -> int | None:
+        """The pointer of the first of them, None without any."""
+        return next(iter(self._invalid), None)
+
     def is_due(self, now: int) -> bool:
         """Whether the time of any transaction is over."""
         return any(deadline <= now for deadline in self._in_progress.values())

@@ -1,4 +1,4 @@
-"""The manager of transactions leaves, on purpose: another host has its role before it stops, and no transaction fails."""
+"""The manager of transactions leaves on purpose: another host has its role before it stops, and nothing fails."""
 
 from __future__ import annotations
 

@@ -230,6 +230,7 @@ def test_what_fails_on_the_way_to_the_commit_undoes_what_was_published(
     assert (first.seen, second.seen) == (["prepare", "rollback"], ["prepare", "rollback"])
     assert topics.bodies(topic) == []
     client.create_queue(f"{namespace}.other", partitions=3)
+    assert not client.queue_record(f"{namespace}.other").transactional
     rival = client.transaction()
     with pytest.raises(TransactionConflict), client.transaction() as tx:  # noqa: PT012 - as above
         tx.join(Store(changes=[b"row"]))
@@ -240,6 +241,7 @@ def test_what_fails_on_the_way_to_the_commit_undoes_what_was_published(
         rival.publish(queue, b"done")
         rival.commit()
     assert client.transactions.standing(tx.pointer) == tx.state == "aborted"
+    assert client.queue_record(f"{namespace}.other").transactional
     assert topics.bodies(topic) == [b"done", b"undone"]
     assert topics.bodies(topic, tx=service.look()) == [b"done"]
     unable = Store(fails="rollback")

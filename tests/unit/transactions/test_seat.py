@@ -7,16 +7,20 @@ from collections.abc import Callable
 import pytest
 import trio
 
+from delivery.cluster.forgetting import Forgetter
 from delivery.cluster.seat import Seat
 from delivery.cluster.transacting import Transacting
 from delivery.errors import MetadataUnavailable, NotOwner
+from delivery.messaging.names import TRANSACTION_LIFE_MS
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.managers.transactions import Managed, TransactionRecords
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
 from delivery.metastore.tables.versions import Version, Versioned
-from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Look, MayWrite
+from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Invalidate, Look, MayWrite
+from delivery.transactions.forgetting import SKEW_MS
 from delivery.transactions.limits import LEASE_MS
+from delivery.transactions.pointers import began_ms
 from tests.hosting import eventually
 
 BEGIN = Begin(60_000)
@@ -163,6 +167,34 @@ def test_many_that_end_at_once_share_a_round_and_what_is_too_old_is_found_by_its
             await eventually(lambda: host.ask(Ask(short.pointer)) == "invalid")
             nursery.cancel_scope.cancel()
         assert not transacting.manages
+
+    trio.run(story)
+
+
+def test_an_invalid_one_is_forgotten_when_that_is_safe_and_nobody_is_asked_before(pair: tuple[Host, Host]) -> None:
+    host, _ = pair
+    pointer = host.begin()
+    host.ask(Invalidate(pointer))
+    answers = [0, host.now + 1000]
+    asked: list[int] = []
+
+    def before_ms(oldest: int) -> int:
+        asked.append(oldest)
+        return answers.pop(0)
+
+    async def story() -> None:
+        transacting = Transacting(host.seat, lambda: None, nobody)
+        forgetter = Forgetter(transacting, before_ms, lambda: host.now)
+        await forgetter.look()
+        assert asked == [], "it is young"
+        host.now += TRANSACTION_LIFE_MS + SKEW_MS + 1000
+        await forgetter.look()
+        assert asked == [began_ms(pointer)]
+        assert transacting.counts() == (0, 1), "messages of it are left"
+        await forgetter.look()
+        assert transacting.counts() == (0, 0)
+        await forgetter.look()
+        assert len(asked) == 2
 
     trio.run(story)
 
