@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from delivery.api.rest.writers import Writers
 from delivery.api.transactions import UNKNOWN
+from delivery.errors import HootError
 
 
 class Manager:
@@ -24,3 +25,12 @@ class Manager:
 
 def writers(standing: Callable[[int], str | None] = lambda _: None) -> Writers:
     return Writers(cast("Any", Manager(standing)), cast("Any", None))
+
+
+async def refusal(call: Awaitable[object]) -> type[HootError] | None:
+    """What a call is refused with, None where it is not."""
+    try:
+        await call
+    except HootError as error:
+        return type(error)
+    return None

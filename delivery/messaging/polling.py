@@ -82,6 +82,8 @@ class Poll:
         aside = message.topic.startswith(ASIDE)
         if aside and message.topic != MARKER:
             return None
+        if not aside and not self.start.takes(id_of(message.number)):
+            return None  # what is left out by its id stops nobody
         pointer = pointer_in(message.header_block) if message.header_block else None
         if not self._sees(pointer, message.number):
             return None

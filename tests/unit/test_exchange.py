@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from delivery.api.rest.administration import Topic
-from delivery.api.rest.errors import TransactionExpired
+from delivery.api.rest.errors import NoSuchWriter, TransactionExpired
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
@@ -24,11 +24,11 @@ from delivery.errors import (
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
-from delivery.transactions.errors import TransactionFinished, TransactionInvalid, UnknownTransaction
+from delivery.transactions.errors import TransactionFinished, TransactionInvalid
 from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
-from tests.writers import writers
+from tests.writers import refusal, writers
 
 TOPIC = Topic("ns", "t")
 NOW = 1_700_000_000_000
@@ -147,7 +147,7 @@ def test_a_transaction_that_is_too_old_publishes_and_stores_nothing(bodies: tupl
         ("committed", TransactionFinished, TransactionFinished),
         ("aborted", TransactionFinished, None),
         ("invalid", TransactionInvalid, None),
-        (None, UnknownTransaction, UnknownTransaction),
+        (None, NoSuchWriter, NoSuchWriter),
     ],
 )
 def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is_taken_back(
@@ -169,15 +169,6 @@ def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is
         assert len(stage.store.groups) == before + (undoing is None)
 
     play(story, scene())
-
-
-async def refusal(call: Awaitable[object]) -> type[HootError] | None:
-    try:
-        await call
-    except HootError as error:
-        kinds = (TransactionFinished, TransactionInvalid, UnknownTransaction)
-        return next(kind for kind in kinds if isinstance(error, kind))
-    return None
 
 
 def test_a_store_that_fails_answers_that_nobody_knows() -> None:
