@@ -110,7 +110,10 @@ class Host:
     def _make_http(self, catalog: Catalog) -> Connections:
         self._topics = TopicRoutes(
             Administration(catalog, self._queues),
-            Exchange(self._publisher, self.ownership, self._queues, self._transactions.writers),
+            Exchange(
+                self._publisher, self.ownership, self._queues, self._transactions.writers,
+                messages_max=self._config.poll_messages_max,
+            ),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
             self._config.waiting_polls_max,
         )  # fmt: skip

@@ -49,9 +49,9 @@ def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
     play(told, scene())
 
 
-def exchange(stage: Scene, known: Writers | None = None) -> Exchange:
+def exchange(stage: Scene, known: Writers | None = None, messages_max: int = 0) -> Exchange:
     queues: QueueTable = stage.cluster  # type: ignore[assignment]
-    return Exchange(stage.publisher, stage.ownership, queues, known or writers(), lambda: stage.now_ms)
+    return Exchange(stage.publisher, stage.ownership, queues, known or writers(), lambda: stage.now_ms, messages_max)
 
 
 async def poll(on: Exchange, tx: bytes | None = None, start: bytes | int | None = None) -> list[bytes]:
@@ -92,6 +92,17 @@ def test_a_poll_ends_where_the_partition_ended_when_it_began() -> None:
         assert await payloads(polled) == [b"1", b"2"]
 
     tell(story)
+
+
+def test_a_poll_gives_no_more_than_the_operator_allows() -> None:
+    async def story(stage: Scene) -> None:
+        on = exchange(stage, messages_max=2)
+        await publish(on, b"1", b"2", b"3")
+        for limit, expected in ((None, [b"1", b"2"]), (1, [b"1"]), (2**31 - 1, [b"1", b"2"])):
+            polled = await on.poll(TOPIC, ConsumeRequest(None, True, limit, None))
+            assert await payloads(polled) == expected
+
+    play(story, scene())
 
 
 def test_messages_and_their_groups_end_with_the_ttl_judged_by_the_marker() -> None:

@@ -60,9 +60,9 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
 
 STATUS_TEXTS: Final = {
     400: "What was sent means nothing here",
-    404: "There is no such topic",
+    404: "There is no such topic, or transaction",
     408: "The body did not come in time",
-    409: "There is a topic of that name, or the transaction has ended",
+    409: "There is a topic of that name, or the transaction has ended, or met with another one",
     413: "The body, or a message in it, is too large",
     415: "The body is compressed in a way that is not known here",
     500: "The transaction is too old, or the host failed",

@@ -49,10 +49,11 @@ class Exchange:
 
     def __init__(
         self, publisher: Publisher, ownership: Ownership, queues: QueueTable, writers: Standings,
-        now_ms: Clock = wall_clock_ms,
+        now_ms: Clock = wall_clock_ms, messages_max: int = 0,
     ) -> None:  # fmt: skip
+        """A poll gives at most `messages_max`, unless that is 0."""
         self._publisher, self._ownership, self._queues, self._now_ms = publisher, ownership, queues, now_ms
-        self._writers = writers
+        self._writers, self._messages_max = writers, messages_max
         self._ledgers = Ledgers(now_ms)
 
     async def publish(self, topic: Topic, request: PublishRequest) -> Published | None:
@@ -95,7 +96,7 @@ class Exchange:
     async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
         """The messages that there are now, to be read as they are needed."""
         owned, record = await self._own(topic)
-        limit = check_limit(request.limit)
+        limit = check_limit(request.limit, self._messages_max)
         start = read_start(request.start_from, request.inclusive, record.ttl_seconds, self._now_ms())
         snapshot = None if request.transaction is None else read_snapshot(request.transaction)
         until = owned.watermark
