@@ -73,6 +73,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Polls over HTTP that wait at once, at some 20 KB each; more are answered 503."""
     poll_messages_max: int = 0
     """Messages that one poll over HTTP gives at most; 0: all that it asks for, as clients of seed 003 expect."""
+    foreign_transactions: bool = True
+    """Whether topics take write pointers that Hoot's own service did not give out, and knows the age of only."""
     frame_bytes_max: int = 16 * MIB
     """Apache Thrift's own default; holds the largest batch."""
     calls_in_flight_max: int = 64

@@ -23,8 +23,8 @@ class Manager:
         return [self._standing(pointer) or UNKNOWN for pointer in pointers]
 
 
-def writers(standing: Callable[[int], str | None] = lambda _: None) -> Writers:
-    return Writers(cast("Any", Manager(standing)), cast("Any", None))
+def writers(standing: Callable[[int], str | None] = lambda _: None, *, foreign: bool = True) -> Writers:
+    return Writers(cast("Any", Manager(standing)), cast("Any", None), foreign=foreign)
 
 
 async def refusal(call: Awaitable[object]) -> type[HootError] | None:

@@ -40,9 +40,9 @@ class TransactionService:
 
     def __init__(
         self, catalog: Catalog, member: Member, publisher: Publisher, metrics: Metrics, *,
-        successor: Callable[[], HostRecord | None],
+        successor: Callable[[], HostRecord | None], foreign: bool,
     ) -> None:  # fmt: skip
-        """`successor`: see Transacting."""
+        """`successor`: see Transacting; `foreign`: see Writers."""
         self._pool = Pool()
         self._elsewhere = Calls(Managers(catalog), self._pool)
         self._transacting = Transacting(Seat(catalog, member), successor, self._have_taken)
@@ -50,7 +50,7 @@ class TransactionService:
         forgetting = Forgetting(catalog, Calls(Owners(catalog), self._pool))
         self._forgetter = Forgetter(self._transacting, forgetting.before_ms)
         self._any_host = AnyHost(self._calls, self._elsewhere)
-        self.writers = Writers(self._calls, self._elsewhere)
+        self.writers = Writers(self._calls, self._elsewhere, foreign=foreign)
         """Which transactions may write."""
         for place, (name, text) in enumerate(_GAUGES):
             metrics.watch(name, text, lambda place=place: self._transacting.counts()[place])  # type: ignore[misc]

@@ -90,8 +90,9 @@ class Host:
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
         self._transactions = TransactionService(
-            catalog, self._membership, self._publisher, self.metrics, successor=self._sharing.successor
-        )
+            catalog, self._membership, self._publisher, self.metrics, successor=self._sharing.successor,
+            foreign=config.foreign_transactions,
+        )  # fmt: skip
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)

@@ -182,6 +182,20 @@ def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is
     play(story, scene())
 
 
+def test_pointers_of_another_service_are_taken_unless_the_operator_has_none() -> None:
+    async def story(stage: Scene) -> None:
+        record = await publish(exchange(stage), b"1", tx=TX)
+        assert record is not None
+        strict = exchange(stage, writers(foreign=False))
+        assert await refusal(publish(strict, b"2", tx=TX)) is NoSuchWriter
+        assert await refusal(strict.store(TOPIC, PublishRequest(TX, [b"2"]))) is NoSuchWriter
+        assert await refusal(strict.rollback(TOPIC, record)) is NoSuchWriter
+        await publish(strict, b"plain")
+        assert await poll(strict) == [b"1", b"plain"]
+
+    play(story, scene())
+
+
 def test_a_store_that_fails_answers_that_nobody_knows() -> None:
     async def story(stage: Scene, on: Exchange) -> None:
         await publish(on, b"1")

@@ -15,38 +15,45 @@ from delivery.errors import HootError, NotOwner
 from delivery.transactions.errors import refusal
 from delivery.transactions.pointers import is_own
 
-SECONDS: Final = 20.0
+FOREIGN: Final = "foreign"
+"""How a transaction of another service stands."""
+SECONDS: Final = 10.0
 """How long the one who manages transactions is sought."""
 
 assert AT_ONCE <= ASKED_MAX, "a round is one call"
 
 
 class Writers:
-    """For the trio thread. Transactions of another service than Hoot's may do what they want: nobody knows them here.
+    """For the trio thread. Transactions of another service than Hoot's may do what they want, unless that is forbidden:
+    nobody knows them here.
 
     Where this host manages transactions it knows by itself. Otherwise the manager is asked each time, by one call for
     all who ask at the same moment. Nothing is remembered: what an aborted transaction publishes late would be seen as
     committed, so an answer of a moment ago is too old.
     """
 
-    def __init__(self, here: TransactionCalls, elsewhere: Calls) -> None:
+    def __init__(self, here: TransactionCalls, elsewhere: Calls, *, foreign: bool = True) -> None:
+        """`foreign`: whether there may be any of another service."""
+
         def ask(pointers: Sequence[int]) -> Sequence[str | HootError]:
             found: list[str] = elsewhere.call(NAME, 0, "mayWrite", list(pointers), timeout=SECONDS)
             return found
 
-        self._here, self._elsewhere = here, Rounds[int, str](ask)
+        self._here, self._elsewhere, self._foreign = here, Rounds[int, str](ask), foreign
 
     async def check(self, pointer: int) -> None:
         """May it publish and store? Raises TransactionFinished, TransactionInvalid, NoSuchWriter."""
-        if is_own(pointer) and (standing := await self._standing(pointer)) != "in_progress":
+        if (standing := await self._standing(pointer)) not in ("in_progress", FOREIGN):
             raise _refusal(pointer, standing)
 
     async def check_undo(self, pointer: int) -> None:
         """May what it published be taken back? Raises TransactionFinished for a committed one, NoSuchWriter."""
-        if is_own(pointer) and (standing := await self._standing(pointer)) in ("committed", UNKNOWN):
+        if (standing := await self._standing(pointer)) in ("committed", UNKNOWN):
             raise _refusal(pointer, standing)
 
     async def _standing(self, pointer: int) -> str:
+        if not is_own(pointer):
+            return FOREIGN if self._foreign else UNKNOWN
         if self._here.manages:
             with contextlib.suppress(NotOwner):  # another host has taken over
                 return str((await self._here.call("mayWrite", [pointer]))[0])
