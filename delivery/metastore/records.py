@@ -90,6 +90,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
     topic: TopicRecord | None = None
     """None for a queue that is no topic of a namespace."""
+    transactional: bool = False
+    """Whether it may hold messages of transactions although it is no topic."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
