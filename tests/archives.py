@@ -80,7 +80,7 @@ class Scene:
             for number in range(days * 3):
                 self.put(key, START_MS + number * DAY_MS // 3)
         self.all = [batches_of(self.store, key) for key in self.keys]
-        self.hosts = Engine(self.catalog, cast("Calls", self))
+        self.hosts = Engine(self.catalog, cast("Calls", self), 0.0)
 
     def put(self, key: PartitionKey, ms: int, topic: str = "") -> None:
         data = encode([(b"%d" % number, b"k", topic, b"") for number in range(3)], key.partition)
@@ -89,7 +89,7 @@ class Scene:
         header, data = stamp(header, data, first_id_at(ms), 1)
         assert self.store.append([Append(key, 1, header, data, "fsync")]) == [None]
 
-    def call(self, queue: str, partition: int, method: str, *args: Any) -> Any:
+    def call(self, queue: str, partition: int, method: str, *args: Any, timeout: float = 0.0) -> Any:
         """What a region host answers."""
         key, bounds = self.keys[partition], self.store.bounds(self.keys[partition])
         if method == "partitionInfo":

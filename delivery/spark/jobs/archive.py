@@ -22,7 +22,7 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import QueueRecord
 from delivery.model import ArchivedRange, check_partition
 from delivery.spark.jobs.archiving import archive_stretch
-from delivery.spark.planning import Engine, engine
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
 from delivery.storage.archive.folder import ArchiveFolder
 from delivery.storage.archive.names import next_day
@@ -210,7 +210,7 @@ def _summed(partition: int, after: int, files: Sequence[ArchivedRange], stretche
 
 def _writing(zookeeper: str, folder: Path) -> Callable[[Stretch], Written | None]:
     def work(stretch: Stretch) -> Written | None:
-        with engine(zookeeper) as hosts:
+        with engine(zookeeper, PATIENCE_SECONDS) as hosts:
             return archive_stretch(hosts, folder, stretch)
 
     return work
