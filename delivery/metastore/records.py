@@ -90,6 +90,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
     topic: TopicRecord | None = None
     """None for a queue that is no topic of a namespace."""
+    copy_of: str = ""
+    """The generation of the queue that it was made as a copy of, empty for all others."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
