@@ -118,6 +118,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The folder of its archive (docs/spark.md); None before the first `hoot spark archive`."""
     archive_first: bool = False
     """Retention drops only what is archived, however long nobody archives anything."""
+    closed: bool = False
+    """Nothing can be published to it; it takes what is copied from another queue, under the ids of there."""
 
 
 class ArchivedRange(msgspec.Struct, frozen=True, array_like=True):

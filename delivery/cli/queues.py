@@ -1,8 +1,8 @@
 """`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max, layout, archive, archive_first}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per
-partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list of
+body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and `stored`,
+per partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list of
 `{first, until, messages, bytes}`, one for each file. What is in the archive alone counts in the numbers before it. Ids
 are strings, times ISO 8601 in UTC; null where there is none, or where no host could be asked.
 """
@@ -16,6 +16,7 @@ import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
+from delivery.cli.copying import copy
 from delivery.cli.output import (
     NOTHING,
     Column,
@@ -67,6 +68,7 @@ BodyLimit = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
     queue_app.command()(purge)
+    queue_app.command()(copy)
     app.add_typer(queue_app, name="queue")
 
 
@@ -145,6 +147,7 @@ def info(
         *([] if settings.layout is None else [("layout", settings.layout)]),
         *([] if settings.archive is None else [("archive", settings.archive)]),
         *([("retention waits for", "the archive")] if settings.archive_first else []),
+        *([("closed", "nobody can publish to it")] if settings.closed else []),
         ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
     ])  # fmt: skip
     print()
@@ -199,6 +202,9 @@ def update(
     retention: Retention = None,
     body_limit: BodyLimit = None,
     archive_first: ArchiveFirst = None,
+    closed: Annotated[
+        bool | None, typer.Option("--close/--open", help="Let nobody publish to it, or let them.", show_default=False)
+    ] = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -206,6 +212,8 @@ def update(
     from delivery.client import connect
 
     changes = _changes(durability, ttl, retention, body_limit, archive_first)
+    if closed is not None:
+        changes["closed"] = closed
     if not changes:
         raise typer.BadParameter("nothing to change: name at least one setting")
     with connect(zookeeper) as client:
@@ -255,6 +263,7 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "layout": settings.layout,
         "archive": settings.archive,
         "archive_first": settings.archive_first,
+        "closed": settings.closed,
     }
 
 

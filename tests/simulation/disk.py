@@ -15,7 +15,7 @@ from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.base import Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.producers import Producers
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine, Resume, spend, stand_still
@@ -81,6 +81,10 @@ class Disk:
     def mend(self) -> None:
         """Nothing is wrong any more."""
         self.slowness, self.failing = self.pace, 0.0
+
+    def store(self, machine: Machine) -> MessageStore:
+        """That of a host."""
+        return SimulatedStore(machine, self)
 
     def shelf(self, key: PartitionKey) -> Shelf:
         """The partition's place."""
