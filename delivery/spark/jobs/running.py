@@ -29,6 +29,7 @@ def session(name: str, master: str) -> Iterator[SparkSession]:
     """
     with tempfile.TemporaryDirectory(prefix="hoot-spark-", ignore_cleanup_errors=True) as work:
         made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1)
+        made.sparkContext.setLogLevel("OFF")  # what fails is raised, and told in one line
         try:
             yield made
         finally:
