@@ -34,6 +34,11 @@ class Engine:
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
 
+    @property
+    def catalog(self) -> Catalog:
+        """The queues and subscriptions. Closed with the engine."""
+        return self._catalog
+
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
         names: Iterable[str] = options.names
