@@ -32,22 +32,17 @@ class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
-        self._catalog, self._calls = catalog, calls
-
-    @property
-    def catalog(self) -> Catalog:
-        """The queues and subscriptions. Closed with the engine."""
-        return self._catalog
+        self.catalog, self._calls = catalog, calls
 
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
         names: Iterable[str] = options.names
         if options.pattern:
             wanted = re.compile(options.pattern)
-            names = sorted(name for name in self._catalog.queues() if wanted.fullmatch(name))
+            names = sorted(name for name in self.catalog.queues() if wanted.fullmatch(name))
         found = []
         for name in names:
-            count = self._catalog.queue(name).settings.partitions
+            count = self.catalog.queue(name).settings.partitions
             chosen = options.assigned.get(name, range(count))
             found += [(name, check_partition(number, count, name)) for number in chosen]
         return found
@@ -78,7 +73,7 @@ class Engine:
 
     def queue(self, name: str) -> QueueRecord:
         """A queue. Raises UnknownQueue, MetadataUnavailable."""
-        return self._catalog.queue(name)
+        return self.catalog.queue(name)
 
     def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
         """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.

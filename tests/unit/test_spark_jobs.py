@@ -17,8 +17,9 @@ from delivery.ids import LATEST, MessageId
 from delivery.model import QueueSettings
 from delivery.spark.jobs.choosing import Chosen, Pinned, within
 from delivery.spark.jobs.compacting import Into
-from delivery.spark.jobs.failing import JobFailed, plainly
+from delivery.spark.jobs.failing import plainly
 from delivery.spark.jobs.files import Files
+from delivery.spark.jobs.running import JobFailed
 from delivery.spark.jobs.storing import settled
 from delivery.spark.pacing import paced
 from delivery.spark.ranges import Held, Span

@@ -57,6 +57,7 @@ def run(name: str, master: str, job: Callable[[Any, Progress], T]) -> T:
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # of newer libraries than it knows
     with bar(name) as progress, session(name, master) as made:
+        made.sparkContext.setLogLevel("OFF")  # what fails is raised, and told in one line
         return job(made, progress)
 
 

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
 from delivery.errors import HootError, InvalidRequest
+from delivery.spark.jobs.running import JobFailed
 
 _OURS: Final = re.compile(r"^(?:\w+(?:\.\w+)*: )*(?:delivery|subscriber)\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 """The last line of a Python traceback of a task or of the planning."""
@@ -21,12 +22,6 @@ _CONDITIONS: Final = {
     "INVALID_UTF8_STRING": "a body, key or header is no text in UTF-8; export them as base64",
     "PATH_ALREADY_EXISTS": "the folder is there already: name another one, or remove it",
 }
-
-
-class JobFailed(HootError):
-    """A job on Spark failed."""
-
-    code = "job_failed"
 
 
 @contextmanager

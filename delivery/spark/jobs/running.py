@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from delivery.errors import HootError
 from delivery.spark.session import session_at
 
 Progress = Callable[[int, int], None]
@@ -29,7 +30,6 @@ def session(name: str, master: str) -> Iterator[SparkSession]:
     """
     with tempfile.TemporaryDirectory(prefix="hoot-spark-", ignore_cleanup_errors=True) as work:
         made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1)
-        made.sparkContext.setLogLevel("OFF")  # what fails is raised, and told in one line
         try:
             yield made
         finally:
@@ -48,3 +48,9 @@ def bar(title: str) -> Iterator[Progress]:
     with Bar(console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(title, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+class JobFailed(HootError):
+    """Spark could not run a job's tasks, for another reason than what they raise themselves."""
+
+    code = "job_failed"

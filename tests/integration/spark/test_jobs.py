@@ -13,9 +13,9 @@ from delivery.model import Message, partition_of
 from delivery.spark.jobs.choosing import Chosen, with_end
 from delivery.spark.jobs.compacting import Into, compact
 from delivery.spark.jobs.exporting import export_queue, import_files
-from delivery.spark.jobs.failing import JobFailed
 from delivery.spark.jobs.files import Bodies, Files, Form
 from delivery.spark.jobs.replaying import Wishes, replay
+from delivery.spark.jobs.running import JobFailed
 from tests.integration.engine import Engine
 
 if TYPE_CHECKING:
