@@ -70,14 +70,9 @@ def compact(
 
 def newest(messages: DataFrame) -> DataFrame:
     """Of each key the message with the highest id, and all without a key."""
-    whole = F.struct(*messages.columns)
-    latest = (
-        messages.where("key is not null")
-        .groupBy("key")
-        .agg(F.max_by(whole, F.struct("offset", "partition")).alias("one"))
-        .select("one.*")
-    )
-    return latest.unionByName(messages.where("key is null"))
+    alone = F.when(F.col("key").isNull(), F.struct("partition", "offset"))
+    latest = F.max_by(F.struct(*messages.columns), F.struct("offset", "partition"))
+    return messages.groupBy("key", alone.alias("alone")).agg(latest.alias("one")).select("one.*")
 
 
 def _counted(rows: DataFrame, counted: Observation, *, keep_empty: bool) -> DataFrame:

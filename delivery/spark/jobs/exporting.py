@@ -111,7 +111,7 @@ def _looked_through(rows: DataFrame) -> _Seen:
     if found.broken:
         raise InvalidRequest(f"{found.broken} of {found.messages} lines cannot be read: {found.example[:80]!r}")
     if found.empty:
-        raise InvalidRequest(f"{found.empty} of {found.messages} rows have no value, or one that is no base64")
+        raise InvalidRequest(f"{found.empty} of {found.messages} rows have no value")
     partitions = int(found.last) + 1 if found.messages and found.placed == found.messages else 0
     return _Seen(found.messages, partitions, str(found.digest))
 

@@ -7,6 +7,7 @@ Parquet has bytes. In JSON and CSV a body, a key or a header's value is base64 i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -75,7 +76,7 @@ def write_files(messages: DataFrame, files: Files) -> None:
 def read_files(session: SparkSession, files: Files) -> DataFrame:
     """The rows of files, with columns that can be written to a queue, and BROKEN where lines can be unreadable.
 
-    Raises InvalidRequest for columns that are none of a message's. What cannot be decoded is null.
+    Raises InvalidRequest for columns that are none of a message's; other fields of JSON count for nothing.
     """
     path = files.path
     if files.form == "parquet":
@@ -119,21 +120,38 @@ def _as_text(messages: DataFrame, bodies: Bodies, *, flat: bool) -> DataFrame:
 
 
 def _from_text(rows: DataFrame, headers: Column | None) -> DataFrame:
-    columns = []
+    """The rows with bytes and numbers; one with a cell that cannot be decoded is broken, too."""
+    columns, bad = [], []
     for name in ("key", "value"):
         plain, coded = (F.col(one) if one in rows.columns else F.lit(None) for one in (name, name + _BASE64))
         columns.append(_bytes(plain, coded).alias(name))
-    for name, kind in _TEXTS.items():
-        if name in rows.columns and not name.startswith(("key", "value", "timestamp")):
-            columns.append(F.col(name).try_cast(kind).alias(name))
+        bad.append(_no_base64(coded))
+    for name in ("partition", "offset"):
+        if name in rows.columns:
+            number = F.col(name).try_cast(_TEXTS[name])
+            columns.append(number.alias(name))
+            bad.append(F.col(name).isNotNull() & number.isNull())
+    columns += [F.col(name) for name in ("topic", "queue") if name in rows.columns]
     if headers is not None:
         decoded = F.transform(
             headers,
             lambda one: F.struct(one["key"].alias("key"), _bytes(one["value"], one["value_base64"]).alias("value")),
         )
         columns.append(decoded.cast(_KEPT_HEADERS).alias("headers"))
-    return rows.select(*columns, BROKEN)
+        bad.append(F.col("headers").isNotNull() & headers.isNull())
+        bad.append(F.coalesce(F.exists(headers, lambda one: _no_base64(one["value_base64"])), F.lit(False)))
+    known = [F.col(name) for name in rows.columns if name != BROKEN]
+    whole = F.when(reduce(Column.__or__, bad), F.to_json(F.struct(*known)))
+    return rows.select(*columns, F.coalesce(BROKEN, whole).alias(BROKEN))
 
 
 def _bytes(plain: Column, coded: Column) -> Column:
-    return F.coalesce(F.try_to_binary(coded, F.lit("base64")), plain.cast("string").cast("binary"))
+    return F.coalesce(_decoded(coded), plain.cast("string").cast("binary"))
+
+
+def _no_base64(coded: Column) -> Column:
+    return coded.isNotNull() & _decoded(coded).isNull()
+
+
+def _decoded(coded: Column) -> Column:
+    return F.try_to_binary(coded.cast("string"), F.lit("base64"))

@@ -98,11 +98,13 @@ def test_files_of_others_keep_the_order_of_their_lines_and_broken_ones_store_not
         assert {one.partition for one in mine} == {partition_of(key, 2)}
         assert [one.body for one in mine] == sorted(one.body for one in mine)
     (tmp_path / "b.json").write_text('{"value": "fine"}\n{"value": \n')
-    (tmp_path / "c.json").write_text('{"value_base64": "%%%"}\n')
+    (tmp_path / "c.json").write_text('{"value": "x"}\n{"value": "x", "key_base64": "%%%"}\n{"key": "x"}\n')
+    (tmp_path / "e.csv").write_text('value,headers,partition\nx,"[{",\nx,[],\nx,,seven\n')
+    (tmp_path / "f.json").write_text('{"key": "x"}\n')
     (tmp_path / "d.csv").write_text("vale\nx\n")
     broken: list[tuple[str, Form, str]] = [
-        ("b.json", "json", "1 of 2 lines"), ("c.json", "json", "no base64"), ("d.csv", "csv", "mean 'value'"),
-        ("none", "csv", "none"),
+        ("b.json", "json", "1 of 2 lines"), ("c.json", "json", "1 of 3 lines.*%%%"), ("d.csv", "csv", "mean 'value'"),
+        ("e.csv", "csv", "2 of 3 lines"), ("f.json", "json", "1 of 1 rows have no value"), ("none", "csv", "none"),
     ]  # fmt: skip
     for name, form, says in broken:
         with pytest.raises(InvalidRequest, match=says):
