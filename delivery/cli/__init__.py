@@ -9,6 +9,7 @@
     hosts.py           hoot host …
     partitions.py      hoot partition …
     metastore.py       hoot metastore …
+    transactions.py    hoot transaction …
     spark              hoot spark …
 
 A module is imported, and its commands are made, when one of them is asked for; so are those of `hoot bench` and
@@ -37,7 +38,8 @@ _HERE = {
     "serve": "serve", "zookeeper": "serve",
     "publish": "messages", "scan": "messages", "subscribe": "messages",
     "queue": "queues", "subscription": "subscriptions", "check": "subscriptions", "dlq": "deadletters",
-    "host": "hosts", "partition": "partitions", "metastore": "metastore", "spark": "spark",
+    "host": "hosts", "partition": "partitions", "metastore": "metastore", "transaction": "transactions",
+    "spark": "spark",
 }  # fmt: skip
 """Which module of this package brings a command, in the order of the help."""
 

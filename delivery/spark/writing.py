@@ -14,7 +14,7 @@ import pyarrow as pa
 from delivery.errors import AnsweredLongAgo, HootError, SequenceReused
 from delivery.spark.cutting import Cut, Cutter, Origin
 from delivery.spark.pacing import paced
-from delivery.spark.planning import Engine, engine
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 
 BATCHES_MAX: Final = 8
 BYTES_MAX: Final = 16 * 1024 * 1024
@@ -81,7 +81,7 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
     first = next(some, None)
     if first is None:
         return
-    with engine(zookeeper) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
+    with engine(zookeeper, PATIENCE_SECONDS) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
         cutter = Cutter(origin, queue, hosts.queue)
         _put_all(cutter, chain([first], some), outlets)
 
@@ -97,7 +97,7 @@ def _put_all(cutter: Cutter, rows: Iterable[pa.RecordBatch], outlets: Outlets) -
 
 def write_paced(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.RecordBatch], rate: float) -> None:
     """As `write_task`, but at most `rate` rows a second. Each piece is stored before the next one is sent."""
-    with engine(zookeeper) as hosts:
+    with engine(zookeeper, PATIENCE_SECONDS) as hosts:
         began = time.monotonic()
         for piece in paced(rows, rate):
             time.sleep(max(0.0, began + piece.due - time.monotonic()))
