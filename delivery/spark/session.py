@@ -24,6 +24,8 @@ _SETTINGS = {
     # The columns' times are UTC; the machine's zone must not shift what is printed.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's own choice is a type of Parquet's that other programs have given up.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Line numbers of the caller in error messages; they cost a call into Java for every column expression.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }

@@ -21,15 +21,10 @@ MASTER_DEFAULT = "local[*]"
 spark_app = typer.Typer(help="Run jobs over whole queues on Spark.")
 
 
-@spark_app.callback()
-def spark() -> None:
-    """A group, however few commands it has."""
-
-
 def add_to(app: typer.Typer) -> None:
     """Add the group of this package."""
-    from delivery.cli.spark import archive
+    from delivery.cli.spark import archive, auditing, copying, files
 
-    for module in (archive,):
+    for module in (archive, files, copying, auditing):
         module.add_to(spark_app)
     app.add_typer(spark_app, name="spark")
