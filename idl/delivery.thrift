@@ -103,6 +103,7 @@ struct SubscriptionOptions {
                                 // listeners can be attached by attachListener to exclusive ones alone
   8: optional string filter     // an expression, or a rule as JSON (docs/filters.md); absent or empty for none
   9: optional Flow flow
+  10: optional string isolation // "uncommitted" (the default) or "committed": nothing of a transaction before its commit
 }
 
 /* What is to become different of a subscription; what is absent stays, in the two structs as well. */
@@ -113,6 +114,7 @@ struct SubscriptionChanges {
   4: optional i32 bound                 // 0 for all
   5: optional Flow flow
   6: optional string kind               // only while nobody is attached: subscription_busy
+  7: optional string isolation          // "uncommitted" or "committed"
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -180,6 +182,9 @@ struct Observation {
   40: string pausedBy
   41: string member
   42: bool limited
+  43: i64 waitingFor
+  44: i64 waitingMs
+  45: string waitingTrouble
 }
 
 /* A transaction that has begun (docs/transactions.md). */
@@ -235,8 +240,9 @@ service RegionHost {
   void invalidateTransaction(1: i64 writePointer) throws (1: HootError error)
   /* "in_progress", "committed", "aborted" or "invalid"; unknown_transaction some time after its end. */
   string transactionState(1: i64 writePointer) throws (1: HootError error)
-  /* What one sees who begins no transaction, as polls take it. */
-  binary transactionSnapshot() throws (1: HootError error)
+  /* What one sees who begins no transaction, as polls take it. While all of `unfinished` are in progress, it answers when
+     any transaction has ended, or after waitMs (up to 30000). */
+  binary transactionSnapshot(1: list<i64> unfinished, 2: i32 waitMs) throws (1: HootError error)
   /* Forgets the invalid transactions that began before a time, and says how many: what is left of their messages is
      visible from then on. */
   i32 pruneTransactions(1: i64 beforeMs) throws (1: HootError error)

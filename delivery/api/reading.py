@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import trio
 
-from delivery.api.committed import Committed
 from delivery.api.rest.ledgers import Ledgers
 from delivery.batch import Header, select, without_asides
 from delivery.batch.layout import BATCH_BYTES_MAX
@@ -18,6 +17,7 @@ from delivery.cluster.partition import OwnedPartition
 from delivery.errors import InvalidRequest
 from delivery.filters import TOPICS_MAX, Filter, filter_of
 from delivery.ids import ID_MAX
+from delivery.messaging.committed import Committed
 from delivery.messaging.transactions import read_snapshot
 from delivery.model import check_name
 from delivery.rpc.protocol import load_idl
@@ -36,7 +36,7 @@ class Reading:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
-        self._ledgers = Ledgers()
+        self.ledgers = Ledgers()
         self._idl = load_idl("delivery")
 
     async def read(self, request: Any) -> Any:
@@ -54,7 +54,7 @@ class Reading:
         while not data and after < until:
             seen: Wanted | None = wanted
             if snapshot is not None:
-                seen = Committed(snapshot, await self._ledgers.caught_up(owned), after, wanted)
+                seen = Committed(snapshot, await self.ledgers.caught_up(owned), after, wanted)
             position, data = await _read_once(owned, after, until, bytes_max, seen)
             if isinstance(seen, Committed) and seen.stopped_at is not None:
                 after = max(after, seen.stopped_at - 1)

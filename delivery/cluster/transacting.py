@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Final
 
 import trio
@@ -11,7 +12,8 @@ from delivery import hop
 from delivery.cluster.rounds import Rounds
 from delivery.cluster.seat import Seat
 from delivery.errors import HootError
-from delivery.transactions.asks import Answer, Asked, Expire
+from delivery.messaging.transactions import Snapshot, Verdict
+from delivery.transactions.asks import Answer, Ask, Asked, Begin, Expire, Look
 
 EXPIRE_SECONDS: Final = 1.0
 _RELEASE_SECONDS: Final = 2.0
@@ -23,6 +25,8 @@ class Transacting:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._rounds = Rounds[Asked, Answer](seat.work)
+        self._ended = trio.Event()
+        """That some transaction has; then another event takes its place."""
 
     @property
     def manages(self) -> bool:
@@ -36,7 +40,30 @@ class Transacting:
     async def answer(self, ask: Asked) -> Answer:
         """See Seat; what ends a transaction is kept when this returns. Many that ask at once share a round."""
         found = self._seat.at_once(ask)
-        return await self._rounds.ask(ask) if found is None else found
+        return await self._round(ask) if found is None else found
+
+    async def changed(self, unfinished: Collection[int], seconds: float) -> Snapshot:
+        """What is visible. While all of `unfinished` are in progress that waits for any end, or so many seconds."""
+        ended = self._ended
+        found = await self._look()
+        if unfinished and all(found.judge(one, rolled_back=False) is Verdict.STOP for one in unfinished):
+            with trio.move_on_after(seconds):
+                await ended.wait()
+            found = await self._look()
+        return found
+
+    async def _look(self) -> Snapshot:
+        found = await self.answer(Look())
+        assert isinstance(found, Snapshot)
+        return found
+
+    async def _round(self, ask: Asked) -> Answer:
+        try:
+            return await self._rounds.ask(ask)
+        finally:
+            if not isinstance(ask, Begin | Look | Ask):
+                self._ended.set()
+                self._ended = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look after what expires until cancelled, and then give the seat up."""
@@ -46,7 +73,7 @@ class Transacting:
                 await trio.sleep(EXPIRE_SECONDS)
                 if self._seat.is_due():
                     with contextlib.suppress(HootError):  # whoever asks next does it
-                        await self._rounds.ask(Expire())
+                        await self._round(Expire())
         finally:
             with trio.move_on_after(_RELEASE_SECONDS, shield=True), contextlib.suppress(HootError):
                 await hop.run_sync(self._seat.release)
