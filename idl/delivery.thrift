@@ -207,6 +207,10 @@ service RegionHost {
      to end a bounded read. `upTo` (0: the last complete id) where there are not so many. */
   list<i64> locateMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: list<i64> counts)
     throws (1: HootError error)
+  /* The last id at or below `upTo` (0: the last complete id) with nothing above `after` before it that is of a transaction
+     in progress, as `transaction` has it: up to there a reader with that does not stop. */
+  i64 decidedUpTo(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: binary transaction)
+    throws (1: HootError error)
 
   // among hosts, and for operators
   /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or

@@ -74,7 +74,7 @@ class Manager:
 
     def view(self) -> bytes:
         """The same as polls and reads take it."""
-        return bytes(self._call("transactionSnapshot"))
+        return bytes(self._call("transactionSnapshot", (), 0))
 
     def prune(self, before_ms: int) -> int:
         """Forget invalid ones that began before a time, and say how many. Raises InvalidRequest."""

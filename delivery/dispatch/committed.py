@@ -74,9 +74,9 @@ class CommittedSource:
                 self._wait_for(0)
                 view = await self._transactions.view()  # first: whatever ended by it had been rolled back before
                 seen = Committed(view, await self._transactions.ledger(self._partition), after)
-                visible = _visible(chunk, seen)
-                if visible.last_id > after:
-                    return visible
+                found = visible(chunk, seen)
+                if found.last_id > after:
+                    return found
                 self._wait_for(seen.waits_for)
                 await self._transactions.ended(seen.waits_for)
             return chunk
@@ -121,7 +121,7 @@ def _is_mixed(chunk: Chunk) -> bool:
     return False
 
 
-def _visible(chunk: Chunk, seen: Committed) -> Chunk:
+def visible(chunk: Chunk, seen: Committed) -> Chunk:
     """What of a chunk is committed, up to the first message that is in progress."""
     kept: list[Header] = []
     parts: list[bytes] = []

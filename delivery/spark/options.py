@@ -15,7 +15,7 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.filters import check_pattern, filter_of
 from delivery.ids import ID_MAX
-from delivery.model import check_name, near_names
+from delivery.model import Isolation, check_isolation, check_name, near_names
 from delivery.spark.columns import COLUMNS
 
 EARLIEST: Final = -2
@@ -28,7 +28,7 @@ _NAMES: Final = (
     "queue", "subscribe", "subscribePattern", "assign", "zookeeper", "topics", "filter", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
     "failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders", "columns",
-    "pushFilters",
+    "pushFilters", "isolation",
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN: Final = ("path",)
@@ -64,6 +64,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     bytes_max: int = 0
     columns: tuple[str, ...] = COLUMNS
     push: bool = False
+    isolation: Isolation = "uncommitted"
 
 
 def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -86,6 +87,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         tasks_min=_number(options, "minpartitions"), messages_max=_number(options, "maxoffsetspertrigger"),
         bytes_max=_number(options, "maxbytespertrigger"), columns=_columns(options),
         push=_flag(options, "pushfilters", default=False) and not stream,
+        isolation=check_isolation(options.get("isolation", "uncommitted").lower()),
     )  # fmt: skip
 
 

@@ -12,7 +12,9 @@ import msgspec
 
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
+from delivery.client.managing import Manager, Managers
 from delivery.errors import InvalidRequest, UnknownQueue
+from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -23,6 +25,7 @@ from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 
 ASKED_AT_ONCE: Final = 8
 PUBLISH_SECONDS: Final = 120.0
+_NOTHING: Final[Mapping[Place, int]] = {}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,8 +34,8 @@ R = TypeVar("R")
 class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
-    def __init__(self, catalog: Catalog, calls: Calls) -> None:
-        self._catalog, self._calls = catalog, calls
+    def __init__(self, catalog: Catalog, calls: Calls, manager: Manager) -> None:
+        self._catalog, self._calls, self._manager = catalog, calls, manager
 
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
@@ -47,8 +50,25 @@ class Engine:
             found += [(name, check_partition(number, count, name)) for number in chosen]
         return found
 
-    def held(self, places: Iterable[Place]) -> dict[Place, Held]:
-        """What each partition holds."""
+    def held(self, options: ReadOptions, known: Mapping[Place, int] = _NOTHING) -> dict[Place, Held]:
+        """What each partition that the options choose holds; of what is in progress, if they ask for what is committed,
+        nothing counts, nor what lies behind. All up to `known` was read before. Raises as `places`.
+        """
+        found = self._all_held(self.places(options))
+        view = self.view(options)  # last: whatever is stored by now, and in progress, had begun before
+        if view is None or not read_snapshot(view).in_progress:
+            return found
+
+        def ask(place: Place) -> int:
+            return int(self.call(*place, "decidedUpTo", *place, known.get(place, 0), found[place].last_id, view))
+
+        return {place: msgspec.structs.replace(found[place], last_id=last) for place, last in _each(found, ask)}
+
+    def view(self, options: ReadOptions) -> bytes | None:
+        """What is committed now, for those who ask for that alone."""
+        return self._manager.view() if options.isolation == "committed" else None
+
+    def _all_held(self, places: Iterable[Place]) -> dict[Place, Held]:
 
         def ask(place: Place) -> Held:
             info = self.call(*place, "partitionInfo", *place)
@@ -104,7 +124,7 @@ def engine(zookeeper: str) -> Iterator[Engine]:
     with ZooKeeperClient(zookeeper) as session:
         catalog, pool = open_catalog(session), Pool()
         try:
-            yield Engine(catalog, Calls(Owners(catalog), pool))
+            yield Engine(catalog, Calls(Owners(catalog), pool), Manager(Calls(Managers(catalog), pool)))
         finally:
             pool.close()
             catalog.close()
@@ -112,18 +132,17 @@ def engine(zookeeper: str) -> Iterator[Engine]:
 
 def plan(engine: Engine, options: ReadOptions) -> list[Span]:
     """What a batch reads: each partition between its edges, as it is now."""
-    places = engine.places(options)
-    if not places and options.pattern:
+    held = engine.held(options)
+    if not held and options.pattern:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
-    _check_named(options, places)
-    held = engine.held(places)
+    _check_named(options, held)
     return [
         Span(*place, begin(options.start, place, one, strict=options.fail_on_loss), end(options.end, place, one))
         for place, one in held.items()
     ]
 
 
-def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:
+def _check_named(options: ReadOptions, places: Iterable[Place]) -> None:
     """Offsets of partitions that are not read are a mistake."""
     there = set(places)
     for edge in (options.start, options.end):

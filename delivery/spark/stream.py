@@ -51,8 +51,8 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Up to where the next batch reads: what is complete now, or as much of it as the limits allow."""
-        held = self._held()
         known = from_offsets(start)
+        held = self._held(known)
         spans = [self._span(place, known, one) for place, one in held.items()]
         ends = known | {(span.queue, span.partition): span.until for span in spans}
         if not isinstance(limit, ReadAllAvailable):
@@ -71,7 +71,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch."""
         begins = from_offsets(start)
         spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
-        return [Task(span) for span in self._engine().tasks(spans, self._options.tasks_min)]
+        hosts, options = self._engine(), self._options
+        view = hosts.view(options)
+        return [Task(span, view) for span in hosts.tasks(spans, options.tasks_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""
@@ -92,9 +94,8 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open = stack, stack.enter_context(engine(self._options.zookeeper))
         return self._open[1]
 
-    def _held(self) -> dict[Place, Held]:
-        hosts = self._engine()
-        return hosts.held(hosts.places(self._options))
+    def _held(self, known: Mapping[Place, int] | None = None) -> dict[Place, Held]:
+        return self._engine().held(self._options, known or {})
 
     def _span(self, place: Place, known: Mapping[Place, int], held: Held) -> Span:
         """What there is to be read; all of a partition that came later."""

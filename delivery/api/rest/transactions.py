@@ -70,7 +70,7 @@ class TransactionRoutes:
         )  # fmt: skip
 
     async def _look(self, _: Request, __: bytes) -> Response:
-        snapshot = await self._host.call("transactionSnapshot", seconds=SECONDS)
+        snapshot = await self._host.call("transactionSnapshot", (), 0, seconds=SECONDS)
         seen = read_snapshot(snapshot)
         return _json(
             {

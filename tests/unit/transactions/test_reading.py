@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from delivery.api.reading import Reading
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.exchange import Exchange
-from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
+from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, rollback_of
 from delivery.batch import headers_in, open_batch
 from delivery.messaging.names import queue_settings
 from delivery.messaging.transactions import Snapshot, write_snapshot
@@ -120,6 +120,19 @@ class History:
                 found.append(one.body)
         return found
 
+    def stop(self, snapshot: Snapshot, states: dict[int, str]) -> int | None:
+        """The first number at which it stops."""
+        for one in self.sent:
+            own = one.by in (0, snapshot.transaction) or one.record in self.undone
+            if not own and states.get(one.by, "open") == "open" and one.record is not None:
+                return rollback_of(one.record).first
+        return None
+
+    async def decided(self, snapshot: Snapshot) -> int | None:
+        reading, name = Reading(self.stage.ownership), TOPIC.queue
+        last = await reading.decided(name, 0, 0, 0, write_snapshot(snapshot))
+        return None if last == (await self.stage.ownership.acquire(name, 0)).watermark else last + 1
+
     async def check(self) -> None:
         views = [*self.views, (self.book.look(), dict(self.states))]
         assert await self.poll(None) == [one.body for one in self.sent if one.body is not None]
@@ -130,6 +143,7 @@ class History:
                 for bytes_max in (1, 100_000):
                     found = await self.read(snapshot, bytes_max)
                     assert found == self.seen(snapshot, states, stored=False)
+                assert await self.decided(snapshot) == self.stop(snapshot, states)
 
     async def poll(self, snapshot: Snapshot | None) -> list[bytes]:
         tx = None if snapshot is None else write_snapshot(snapshot)
