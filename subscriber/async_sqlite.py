@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
@@ -23,12 +23,11 @@ class AsyncSQLiteStore:
 
     def __init__(self, store: SQLiteStore) -> None:
         self._store = store
-        self._idle: list[sqlite3.Connection] = []
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
         """See effects.AsyncStore. Raises sqlite3.Error, nothing committed."""
-        with self._borrowed() as connection:
+        with self._store.connections.borrowed() as connection:
             try:
                 await hop.run_sync(connection.execute, "BEGIN IMMEDIATE")
                 yield connection
@@ -38,18 +37,8 @@ class AsyncSQLiteStore:
                     await hop.run_sync(connection.rollback)
                 raise
 
-    @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        """A connection that nobody else uses."""
-        connection = self._idle.pop() if self._idle else self._store.connect()
-        try:
-            yield connection
-        finally:
-            self._idle.append(connection)
-
     def close(self) -> None:
         """Close all connections."""
-        self._idle.clear()
         self._store.close()
 
 
@@ -63,8 +52,7 @@ class AsyncSQLitePositions(AsyncSQLiteStore):
 
     async def load(self, queue: str, partition: int) -> int:
         """See effects.PositionStore."""
-        with self._borrowed() as connection:
-            return await hop.run_sync(self._positions.load_by, connection, queue, partition)
+        return await hop.run_sync(self._positions.load, queue, partition)
 
     async def commit(
         self, connection: sqlite3.Connection, queue: str, partition: int, before: int, position: int

@@ -15,7 +15,7 @@ whenever its subscriber was killed.
 `exactly_once` keeps one number for each partition, and needs their order: `RetryPolicy(order="partition")`.
 `idempotent` keeps the ids, for some time, and needs none. Both work for `listener` and for `batch_listener`, whose
 function gets a list and handles it in one transaction; and for async functions with an async store (`async_effects`).
-See docs/positions.md for PostgreSQL.
+The same for PostgreSQL: `subscriber.postgres`.
 """
 
 from __future__ import annotations

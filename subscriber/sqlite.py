@@ -1,6 +1,6 @@
 """Stores for effects exactly once in a SQLite database: the same file that the listeners write to.
 
-Each thread has a connection of its own. A transaction takes the lock of the database at its begin, so that of two
+Each transaction has a connection of its own. It takes the lock of the database at its begin, so that of two
 subscribers one waits for the other, up to LOCK_SECONDS.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from delivery.errors import InvalidRequest
+from subscriber.connections import Connections
+from subscriber.forgetting import Forgetting
 
 LOCK_SECONDS: Final = 30.0
 
@@ -41,8 +41,7 @@ class SQLiteStore:
         Raises sqlite3.Error when the file cannot be opened.
         """
         self._path, self._name = path, name
-        self._own = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self.connections = Connections(self._connect)
         with self.transaction() as connection:
             for table in tables:
                 connection.execute(table)
@@ -50,33 +49,21 @@ class SQLiteStore:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """See effects.Store. Raises sqlite3.Error, nothing committed."""
-        connection = self._connection()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.rollback()
-            raise
+        with self.connections.borrowed() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
 
     def close(self) -> None:
-        """Close the connections of all threads."""
-        while self._opened:
-            self._opened.pop().close()
-        self._own = threading.local()
+        """Close all connections."""
+        self.connections.close()
 
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's."""
-        found: sqlite3.Connection | None = getattr(self._own, "connection", None)
-        if found is None:
-            found = self._own.connection = self.connect()
-        return found
-
-    def connect(self) -> sqlite3.Connection:
-        """A connection of the caller's own, which `close` closes."""
-        made = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-        self._opened.append(made)
-        return made
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 class SQLitePositions(SQLiteStore):
@@ -88,15 +75,11 @@ class SQLitePositions(SQLiteStore):
 
     def load(self, queue: str, partition: int) -> int:
         """See effects.PositionStore."""
-        return self.load_by(self._connection(), queue, partition)
-
-    def load_by(self, connection: sqlite3.Connection, queue: str, partition: int) -> int:
-        """`load` by this connection."""
-        row = connection.execute(
-            "SELECT position FROM hoot_positions WHERE (name, queue, partition) = (?, ?, ?)",
-            (self._name, queue, partition),
-        )
-        found = row.fetchone()
+        with self.connections.borrowed() as connection:
+            found = connection.execute(
+                "SELECT position FROM hoot_positions WHERE (name, queue, partition) = (?, ?, ?)",
+                (self._name, queue, partition),
+            ).fetchone()
         return 0 if found is None else int(found[0])
 
     def commit(self, connection: sqlite3.Connection, queue: str, partition: int, before: int, position: int) -> bool:
@@ -113,39 +96,25 @@ class SQLitePositions(SQLiteStore):
 class SQLiteSeen(SQLiteStore):
     """A SeenStore in the table `hoot_seen`, bounded by time and by size."""
 
-    FORGET_EVERY: Final = 1000
-    """After so many ids it is looked what can be forgotten."""
-
     def __init__(
         self, path: str | Path, name: str, *, keep_seconds: float = 7 * 86_400, keep_ids: int = 1_000_000
     ) -> None:
-        """See SQLiteStore. An id is forgotten `keep_seconds` after it was noted, or when `keep_ids` came after it.
-
-        Its message must not come again after that: keep them for longer than a message is retried, or a subscriber
-        may be away. Raises InvalidRequest for limits that are none.
-        """
-        if not (keep_seconds > 0 and keep_ids >= 1):
-            raise InvalidRequest(
-                f"keep ids for more than 0 seconds and at least one, not {keep_seconds} and {keep_ids}"
-            )
+        """See SQLiteStore and Forgetting."""
+        self._forgetting = Forgetting(keep_seconds, keep_ids)
         super().__init__(path, name, _SEEN, _SEEN_BY_TIME)
-        self._keep_ms, self._keep_ids = keep_seconds * 1000, keep_ids
-        self._added = 0
 
     def add(self, connection: sqlite3.Connection, queue: str, partition: int, number: int) -> bool:
         """See effects.SeenStore."""
         now_ms = time.time_ns() // 1_000_000
-        self._added += 1
-        if self._added % self.FORGET_EVERY == 0:
+        if self._forgetting.is_due():
             self._forget(connection, now_ms)
         row = (self._name, queue, partition, number, now_ms)
         return connection.execute("INSERT OR IGNORE INTO hoot_seen VALUES (?, ?, ?, ?, ?)", row).rowcount == 1
 
     def _forget(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        """What is too old; and of what is too much, all that was noted before the last millisecond that is too much."""
         surplus = connection.execute(
             "SELECT at_ms FROM hoot_seen WHERE name = ? ORDER BY at_ms DESC LIMIT 1 OFFSET ?",
-            (self._name, self._keep_ids),
+            (self._name, self._forgetting.keep_ids),
         ).fetchone()
-        before = max(now_ms - self._keep_ms, -1 if surplus is None else surplus[0])
+        before = self._forgetting.before(now_ms, None if surplus is None else surplus[0])
         connection.execute("DELETE FROM hoot_seen WHERE name = ? AND at_ms < ?", (self._name, before))

@@ -15,6 +15,7 @@ from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.hbase import __main__ as running
 from tests.hbase.server import HBase
+from tests.postgres import Postgres
 
 # What Spark runs here lasts seconds: its Java need not compile as for hours, nor collect with a thread per processor.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -42,6 +43,13 @@ def hbase_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with HBase(tmp_path_factory.mktemp("hbase")) as server:
         yield server.thrift
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a running PostgreSQL."""
+    with Postgres() as server:
+        yield server.url
 
 
 @pytest.fixture

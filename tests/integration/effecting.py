@@ -1,4 +1,4 @@
-"""A subscriber as a process of its own that writes to a SQLite database, exactly once, and dies where it is told to.
+"""A subscriber as a process of its own that writes to a database, exactly once, and dies where it is told to.
 
 Each callback inserts the message's id into the table `effects`, which takes it any number of times. Run as `python -m
 tests.integration.effecting JSON`; says `ready` when it is attached.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import trio
 
 from subscriber import Message, RetryPolicy, Subscriber
+from subscriber.async_sqlite import AsyncSQLitePositions, AsyncSQLiteSeen
 from subscriber.effects import exactly_once, idempotent
+from subscriber.postgres import PostgresPositions, PostgresSeen
 from subscriber.sqlite import SQLitePositions, SQLiteSeen
 
 
@@ -28,9 +30,12 @@ class Orders(msgspec.Struct):
     queue: str
     name: str
     database: str
+    """A file of SQLite's, or the address of a PostgreSQL; with the table `effects`."""
     by: str = "positions"
     """Or `seen`."""
     lists: bool = False
+    awaited: bool = False
+    """An async function, with SQLite."""
     retry: RetryPolicy | None = None
     poison: int = 0
     """The id of a message to raise at, after writing; 0 for none."""
@@ -56,38 +61,58 @@ class Effects:
         self.orders = orders
         self.count = 0
 
-    def handle(self, given: Message | list[Message], connection: sqlite3.Connection) -> None:
+    def handle(self, given: Message | list[Message], connection: Any) -> None:
         for one in [given] if isinstance(given, Message) else given:
-            connection.execute("INSERT INTO effects VALUES (?, ?)", [one.partition, one.number])
+            connection.execute(f"INSERT INTO effects VALUES ({one.partition}, {one.number})")
             if one.number == self.orders.poison:
                 raise ValueError("poison")
         self.count += 1
         if self.count == self.orders.die_before:
             die()
 
-    def listener(self) -> Callable[[Any], None]:
+    async def handle_awaited(self, given: Message | list[Message], connection: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.handle(given, connection)
+
+    def listener(self) -> Callable[[Any], object]:
+        if self.orders.awaited:
+            awaited = self.once_awaited()
+
+            async def call_awaited(given: Any) -> None:
+                await awaited(given)
+                self.after_commit()
+
+            return call_awaited
         once = self.once()
 
         def call(given: Any) -> None:
             once(given)
-            if self.orders.die_after and self.count >= self.orders.die_after:
-                die()
+            self.after_commit()
 
         return call
 
-    def once(self) -> Callable[[Any], object]:
+    def after_commit(self) -> None:
+        if self.orders.die_after and self.count >= self.orders.die_after:
+            die()
+
+    def once_awaited(self) -> Callable[[Any], Awaitable[object]]:
         database, name = self.orders.database, self.orders.name
         if self.orders.by == "positions":
-            positions = SQLitePositions(database, name)
+            return exactly_once(AsyncSQLitePositions(database, name))(self.handle_awaited)
+        return idempotent(AsyncSQLiteSeen(database, name))(self.handle_awaited)
+
+    def once(self) -> Callable[[Any], object]:
+        database, name = self.orders.database, self.orders.name
+        postgres = database.startswith("postgresql:")
+        if self.orders.by == "positions":
+            positions = (PostgresPositions if postgres else SQLitePositions)(database, name)
             return exactly_once(positions)(self.handle)
-        seen = SQLiteSeen(database, name)
+        seen = (PostgresSeen if postgres else SQLiteSeen)(database, name)
         return idempotent(seen)(self.handle)
 
 
 def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    with sqlite3.connect(orders.database) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS effects (partition INTEGER, id INTEGER)")
     subscriber = Subscriber(orders.name, zookeeper=orders.zookeeper)
     subscription = subscriber.subscribe(orders.queue, start="earliest", retry=orders.retry)
     listener = Effects(orders).listener()

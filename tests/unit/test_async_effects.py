@@ -20,7 +20,8 @@ from subscriber.async_sqlite import AsyncSQLitePositions, AsyncSQLiteSeen
 from subscriber.effects import check_effects, exactly_once, idempotent
 from subscriber.listeners import check_listener
 from subscriber.sqlite import SQLitePositions
-from tests.unit.test_effects import create, handle, message, noted, record
+from tests.effects import create, handle, message, noted
+from tests.unit.test_effects import record
 
 Handler = Callable[..., Awaitable[object]]
 

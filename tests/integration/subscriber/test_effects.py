@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from delivery import Client, NewMessage
@@ -23,10 +25,34 @@ pytestmark = pytest.mark.integration
 NAME = "ledger"
 
 
-def effects(database: Path) -> Counter[tuple[int, int]]:
-    """How often each message has its effect."""
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        return Counter(connection.execute("SELECT partition, id FROM effects"))
+CREATE = "CREATE TABLE effects (partition int, id bigint)"
+Select = Callable[[], Counter[tuple[int, int]]]
+"""How often each message has its effect."""
+
+
+def in_sqlite(path: Path) -> Select:
+    """Makes the database."""
+
+    def select() -> Counter[tuple[int, int]]:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return Counter(connection.execute("SELECT partition, id FROM effects"))
+
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(CREATE)
+    return select
+
+
+def in_postgres(url: str) -> Select:
+    """Empties the database."""
+
+    def select() -> Counter[tuple[int, int]]:
+        with psycopg.connect(url) as connection:
+            return Counter(connection.execute("SELECT partition, id FROM effects").fetchall())
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS effects, hoot_positions, hoot_seen")
+        connection.execute(CREATE)
+    return select
 
 
 def publish(client: Client, queue: str, count: int) -> set[tuple[int, int]]:
@@ -34,27 +60,31 @@ def publish(client: Client, queue: str, count: int) -> set[tuple[int, int]]:
     return {(one.partition, int(one.id)) for one in client.queue(queue).put_many(messages)}
 
 
-@pytest.mark.parametrize("lists", [False, True], ids=["messages", "lists"])
-@pytest.mark.parametrize("by", ["positions", "seen"])
+@pytest.mark.parametrize(
+    ("database", "by"),
+    [("sqlite", "positions"), ("awaited sqlite", "seen"), ("postgres", "positions"), ("postgres", "seen")],
+)
 def test_a_subscriber_that_is_killed_inside_and_behind_its_transactions_has_each_effect_once(
-    running: Engine, client: Client, tmp_path: Path, by: str, lists: bool
+    running: Engine, client: Client, tmp_path: Path, request: pytest.FixtureRequest, database: str, by: str
 ) -> None:
-    queue, database = f"orders-{by}-{lists}", tmp_path / "ledger.db"
+    """By ids they are handled in lists."""
+    queue = f"orders-{database.replace(' ', '-')}-{by}"
+    place = request.getfixturevalue("postgres") if database == "postgres" else str(tmp_path / "ledger.db")
+    effects = in_postgres(place) if database == "postgres" else in_sqlite(Path(place))
     client.create_queue(queue, partitions=2)
     published = publish(client, queue, 60)
-    process = SubscriberProcess(
-        "tests.integration.effecting", Orders(running.address, queue, NAME, str(database), by=by, lists=lists)
-    )
+    orders = Orders(running.address, queue, NAME, place, by, lists=by == "seen", awaited="awaited" in database)
+    process = SubscriberProcess("tests.integration.effecting", orders)
     try:
         for death in ({"die_before": 1}, {"die_after": 1}, {"die_before": 2}, {"die_after": 2}):
             process.start(**death)
             published |= publish(client, queue, 20)
             eventually(lambda: process.is_dead, f"it dies at {death}", 60)
         process.start()
-        eventually(lambda: set(effects(database)) == published, "all effects are there", 60)
+        eventually(lambda: set(effects()) == published, "all effects are there", 60)
         published |= publish(client, queue, 20)
-        eventually(lambda: set(effects(database)) == published, "these, too", 60)
-        assert set(effects(database).values()) == {1}
+        eventually(lambda: set(effects()) == published, "these, too", 60)
+        assert set(effects().values()) == {1}
     finally:
         process.kill()
 
@@ -63,6 +93,7 @@ def test_with_the_order_of_keys_each_effect_is_there_once_and_none_of_a_message_
     running: Engine, client: Client, tmp_path: Path
 ) -> None:
     database = tmp_path / "ledger.db"
+    effects = in_sqlite(database)
     client.create_queue("refunds")
     published = publish(client, "refunds", 70)
     ids = sorted(published)
@@ -77,12 +108,12 @@ def test_with_the_order_of_keys_each_effect_is_there_once_and_none_of_a_message_
         eventually(lambda: process.is_dead, "it dies", 60)
         process.start(poison=poison[1])
         waiting = set(ids[8::7])
-        eventually(lambda: set(effects(database)) == published - waiting, "all but the poison's key", 60)
+        eventually(lambda: set(effects()) == published - waiting, "all but the poison's key", 60)
         process.start(die_before=3)
         eventually(lambda: process.is_dead, "it dies again", 60)
         process.start()
-        eventually(lambda: set(effects(database)) == published, "all effects are there", 60)
-        assert set(effects(database).values()) == {1}
+        eventually(lambda: set(effects()) == published, "all effects are there", 60)
+        assert set(effects().values()) == {1}
     finally:
         process.kill()
 
