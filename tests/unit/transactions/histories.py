@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import trio
@@ -42,9 +42,15 @@ class Transactions:
 
     def publish(self, *keys: str, pointer: int | None = None, more: bool = False) -> list[int]:
         """A message for each key, `-` for none; `more` gives those of no transaction headers, too. Their ids."""
-        headers = header(pointer) if pointer else {"h": b"v"} if more else {}
-        block = encode_headers(headers)
-        return self._store([(b"", None if key == "-" else key.encode(), key, block) for key in keys])
+        return self.publish_mixed([(key, pointer) for key in keys], more=more)
+
+    def publish_mixed(self, messages: Sequence[tuple[str, int | None]], *, more: bool = False) -> list[int]:
+        """Messages of keys and transactions, in one batch."""
+        rows: list[Row] = []
+        for key, pointer in messages:
+            block = encode_headers(header(pointer) if pointer else {"h": b"v"} if more else {})
+            rows.append((b"", None if key == "-" else key.encode(), key, block))
+        return self._store(rows)
 
     def take_back(self, pointer: int, first: int = 0, last: int = ID_MAX) -> None:
         """Note that what was published under it was undone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 import msgspec
@@ -171,20 +171,20 @@ def test_over_random_histories_exactly_what_is_committed_comes_in_order_of_keys(
                 raise ValueError("not now")
             seen(message)
 
-        def publish(pointer: int | None) -> None:
-            names = random.choices("abc-", k=random.randrange(1, 5))
-            ids = known.publish(*names, pointer=pointer, more=random.random() < 0.5)
-            keys.update(zip(ids, names, strict=True))
-            by.update(dict.fromkeys(ids, pointer) if pointer else {})
+        def publish(pointers: Sequence[int | None]) -> None:
+            named = [(random.choice("abc-"), random.choice(pointers)) for _ in range(random.randrange(1, 6))]
+            ids = known.publish_mixed(named, more=random.random() < 0.5)
+            keys.update(zip(ids, (name for name, _ in named), strict=True))
+            by.update({number: of for number, (_, of) in zip(ids, named, strict=True) if of})
 
         def step() -> None:
             what = random.choice(["begin", "plain", "publish", "publish", "publish", "committed", "aborted", "invalid"])
             if what == "begin":
                 known.begin()
             elif what == "plain" or not known.open:
-                publish(None)
+                publish([None])
             elif what == "publish":
-                publish(random.choice(sorted(known.open)))
+                publish(random.choice([[random.choice(sorted(known.open))], [None, *known.open]]))
             else:
                 known.end(random.choice(sorted(known.open)), what)  # type: ignore[arg-type]
 
