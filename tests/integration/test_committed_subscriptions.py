@@ -7,8 +7,9 @@ import secrets
 import pytest
 
 from delivery import Client, NewMessage
+from delivery.errors import InvalidRequest
 from delivery.messaging.marks import header
-from subscriber import Message, Subscriber
+from subscriber import Message, Reject, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine
 from tests.integration.verdicts import judged
@@ -58,3 +59,30 @@ def test_pushes_wait_for_the_end_of_a_transaction_and_the_verdict_names_it(
         await_both(b"before", b"one", b"plain", b"last")
         assert seen["all"] == [b"before", b"one", b"plain", b"no", b"last"]
         assert client.subscription_info(queue, "mail").isolation == "committed"
+
+
+def test_a_dead_letter_is_redriven_when_its_transaction_is_committed(
+    running: Engine, client: Client, queue: str
+) -> None:
+    subscriber = Subscriber("all", running.address)
+    subscriber.subscribe(queue, start="earliest").listener(lambda _: Reject("no"))
+    manager = client.transactions
+    committed, undone = manager.begin(600_000).pointer, manager.begin(600_000).pointer
+    with subscriber:
+        letters = client.dead_letters(queue, "all")
+        for body, pointer in ((b"one", committed), (b"never", undone)):
+            client.queue(queue).put(body, headers={"a": b"b", **header(pointer)})
+        eventually(lambda: len(letters.letters()) == 2, "both are given up")
+    one, never = letters.letters()
+    manager.invalidate(undone)
+    for letter in (one, never):
+        with pytest.raises(InvalidRequest, match="not committed"):
+            letters.redrive([letter])
+    manager.commit(committed, [])
+    letters.redrive([one])
+    with client.queue(queue).scanner(isolation="committed") as scanner:
+        found = scanner.next_batch(9)
+    assert [(message.body, dict(message.headers)) for message in found] == [
+        (b"one", {"a": b"b", **header(committed)}), (b"one", {"a": b"b"}),
+    ]  # fmt: skip
+    assert [letter.id for letter in letters.letters()] == [never.id]
