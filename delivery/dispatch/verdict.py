@@ -240,6 +240,11 @@ def _waiting_for_transaction(seen: Observation, limits: Limits) -> Found:
             " lives; look at the hosts' logs"
         )
     begun_ms = seen.waiting_for // POINTERS_PER_MS
+    if begun_ms > seen.now_ms + limits.stuck_seconds * 1000:
+        return since, (
+            f"waiting for transaction {seen.waiting_for}, which nobody has begun: some program made it up; have `hoot"
+            " subscription seek` pass its message"
+        )
     return since, (
         f"waiting for transaction {seen.waiting_for}, which began {span(_passed(seen, begun_ms))} ago{_age(seen)}: its"
         " program has to commit it or roll it back, else its timeout makes it invalid"

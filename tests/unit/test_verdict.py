@@ -120,6 +120,7 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
         (seen(paused_ms=ago(60), paused_until_ms=NOW + 60_000), ["60 s more", "resume"]),
         (seen(**QUIET, filtered=True, heard=id_at(600)), ["hoot subscription explain"]),
         (seen(waiting_for=WAITED_FOR, waiting_ms=ago(9)), [f"transaction {WAITED_FOR}", "40 s ago", "timeout"]),
+        (seen(waiting_for=2**62, waiting_ms=ago(9)), [f"transaction {2**62}", "made it up", "seek"]),
         (seen(waiting_ms=ago(9), waiting_trouble="refused"), ["refused", "hoot host list"]),
         (seen(**BEHIND, limited=True, trend=0.5), ["its own limits", "10 min behind, which grows", "update"]),
     ],

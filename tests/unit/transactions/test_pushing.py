@@ -11,10 +11,12 @@ import trio
 
 from delivery import hop
 from delivery.dispatch.committed import CommittedSource
+from delivery.dispatch.slotting import InSlots, SlotColumns
 from delivery.dispatch.worker import Begin
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import MAX, Replay
+from delivery.metastore.slots import ALL
 from delivery.model import Message
 from tests.dispatch import simulated
 from tests.unit.by_key import POLICY, Site
@@ -234,6 +236,34 @@ def test_over_random_histories_exactly_what_is_committed_comes_in_order_of_keys(
             assert first == wanted
         for key in "abc":
             assert [number for number in first if keys[number] == key] == [n for n in wanted if keys[n] == key]
+
+    told(story)
+
+
+def test_members_that_share_a_partition_get_together_what_is_committed() -> None:
+    async def story(known: Transactions, seen: Seen) -> None:
+        columns = SlotColumns()
+        sites = [site_of(known, seen) for _ in range(2)]
+        for number, site in enumerate(sites):
+            mine = frozenset(slot for slot in ALL if slot % 2 == number)
+            site._wanted = InSlots([(mine, 0)], columns, None)  # type: ignore[assignment]
+        tx, undone = known.begin(), known.begin()
+        every = [known.publish_mixed([(key, pointer) for key in "abcdefgh"]) for pointer in (None, undone, tx, None)]
+
+        async def ending() -> None:
+            known.end(undone, "aborted")
+            await trio.sleep(5)
+            assert sorted(seen.ids) == every[0]
+            assert {site.position for site in sites} == {every[1][-1]}
+            known.end(tx, "committed")
+            await trio.sleep(5)
+            assert sorted(seen.ids) == ids_of([every[0], *every[2:]])
+            assert {site.position for site in sites} == {known.last_id}
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sites[0].run, 100)
+            await while_it_runs(sites[1], ending)
+            nursery.cancel_scope.cancel()
 
     told(story)
 
