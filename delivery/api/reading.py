@@ -23,7 +23,7 @@ from delivery.messaging.transactions import Snapshot, read_snapshot
 from delivery.model import check_name
 from delivery.rpc.protocol import load_idl
 from delivery.storage.base import Chunk
-from delivery.transactions.limits import POINTERS_PER_MS
+from delivery.transactions.pointers import began_ms
 
 WAIT_MS_MAX: Final = 30_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -125,7 +125,7 @@ class Reading:
 def _before_all_in(snapshot: Snapshot) -> int:
     """An id below all messages of transactions in progress, or begun since: a pointer tells when its own began."""
     oldest = min(snapshot.in_progress, default=snapshot.read_pointer)
-    return first_id_at(oldest // POINTERS_PER_MS - CLOCKS_MS)
+    return first_id_at(began_ms(oldest) - CLOCKS_MS)
 
 
 def _has_no_headers(header: Header, _: bytes) -> bool:

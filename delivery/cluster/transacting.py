@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import trio
@@ -13,7 +14,10 @@ from delivery.cluster.rounds import Rounds
 from delivery.cluster.seat import Seat
 from delivery.errors import HootError
 from delivery.messaging.transactions import Snapshot, Verdict
-from delivery.transactions.asks import Answer, Ask, Asked, Begin, Expire, Look
+from delivery.metastore.records import HostRecord
+from delivery.transactions.asks import Answer, Ask, Asked, Begin, Expire, Look, MayWrite, Survey
+
+log = logging.getLogger(__name__)
 
 EXPIRE_SECONDS: Final = 1.0
 _RELEASE_SECONDS: Final = 2.0
@@ -22,8 +26,13 @@ _RELEASE_SECONDS: Final = 2.0
 class Transacting:
     """Transactions as this host manages them, or refuses to. For the trio thread; `run` looks for those that expire."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(
+        self, seat: Seat, successor: Callable[[], HostRecord | None], take: Callable[[HostRecord], Awaitable[object]]
+    ) -> None:  # fmt: skip
+        """`successor` names the host that is to manage instead of this one, as long as this one is draining and there
+        is another; `take` has it begin.
+        """
+        self._seat, self._successor, self._take = seat, successor, take
         self._rounds = Rounds[Asked, Answer](seat.work)
         self._ended = trio.Event()
         """That some transaction has; then another event takes its place."""
@@ -36,6 +45,10 @@ class Transacting:
     def counts(self) -> tuple[int, int]:
         """See Seat."""
         return self._seat.counts()
+
+    def oldest_invalid(self) -> int | None:
+        """The first pointer of those that are invalid, if this host manages transactions and there are any."""
+        return self._seat.oldest_invalid()
 
     async def answer(self, ask: Asked) -> Answer:
         """See Seat; what ends a transaction is kept when this returns. Many that ask at once share a round."""
@@ -61,16 +74,35 @@ class Transacting:
         try:
             return await self._rounds.ask(ask)
         finally:
-            if not isinstance(ask, Begin | Look | Ask):
+            if not isinstance(ask, Begin | Look | Ask | MayWrite | Survey):
                 self._ended.set()
                 self._ended = trio.Event()
 
+    async def leave(self) -> None:
+        """Hand the seat over if this host is draining. A failure is logged; then whoever is asked next takes the seat.
+
+        Nothing that is under way is lost: who asks meanwhile waits, and is sent to the other host.
+        """
+        self._seat.successor = target = self._successor()
+        if target is None or not self._seat.is_held:
+            return
+        begun = trio.current_time()
+        try:
+            await hop.run_sync(self._seat.release, target)
+            await self._take(target)
+        except HootError as error:
+            log.warning("the host at %s did not begin to manage transactions: %s", target.host_port, error)
+        else:
+            took = (trio.current_time() - begun) * 1000
+            log.info("transactions are managed by the host at %s now; handed over in %.0f ms", target.host_port, took)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look after what expires until cancelled, and then give the seat up."""
+        """Look after what expires and whether to leave, until cancelled; then give the seat up."""
         task_status.started()
         try:
             while True:
                 await trio.sleep(EXPIRE_SECONDS)
+                await self.leave()
                 if self._seat.is_due():
                     with contextlib.suppress(HootError):  # whoever asks next does it
                         await self._round(Expire())

@@ -9,6 +9,7 @@ The first rule that holds decides, from what stops everything to what stops noth
 | host_unreachable | its owner does not answer | critical |
 | no_listener | nobody is attached | warning |
 | starting | its owner does not deliver it (yet) | warning |
+| pulled | who is attached reads for itself, as a stream of Spark does | fine |
 | paused | somebody paused the subscription | fine |
 | listener_unreachable | as long there was none to the listener, or it does not say that it lives | critical |
 | store_slow | a dead letter cannot be stored, or a read of the store takes longer than `slow_seconds` | warning |
@@ -33,20 +34,21 @@ from typing import Final, Literal
 import msgspec
 
 from delivery.dispatch.observation import Observation
-from delivery.dispatch.wording import span, times, why
+from delivery.dispatch.wording import age, shrinks, span, times, why
 from delivery.ids import MessageId
-from delivery.transactions.limits import POINTERS_PER_MS
+from delivery.transactions.pointers import began_ms
 
 Name = Literal[
-    "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "paused", "listener_unreachable",
-    "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "waiting_for_transaction",
-    "limited", "stalled", "catching_up", "filter_starving", "idle", "healthy",
+    "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "pulled", "paused",
+    "listener_unreachable", "store_slow", "handler_stuck", "retrying", "key_parked", "window_full",
+    "waiting_for_transaction", "limited", "stalled", "catching_up", "filter_starving", "idle", "healthy",
 ]  # fmt: skip
 Level = Literal["fine", "warning", "critical"]
 
 LEVELS: Final[dict[Name, Level]] = {
     "zookeeper_lost": "critical", "no_owner": "critical", "host_unreachable": "critical", "no_listener": "warning",
-    "starting": "warning", "paused": "fine", "listener_unreachable": "critical", "store_slow": "warning",
+    "starting": "warning", "pulled": "fine", "paused": "fine", "listener_unreachable": "critical",
+    "store_slow": "warning",
     "handler_stuck": "critical", "retrying": "warning", "key_parked": "warning", "window_full": "warning",
     "waiting_for_transaction": "warning", "limited": "fine", "stalled": "critical", "catching_up": "fine",
     "filter_starving": "fine", "idle": "fine", "healthy": "fine",
@@ -148,6 +150,15 @@ def _starting(seen: Observation, _: Limits) -> Found:
     )
 
 
+def _pulled(seen: Observation, _: Limits) -> Found:
+    if seen.stage != "pulled":
+        return None
+    return 0, (
+        "who is attached, such as a stream of Spark, reads for itself, and has no handler that is called"
+        f"{age(seen)}: see its own progress, if that lasts"
+    )
+
+
 def _paused(seen: Observation, _: Limits) -> Found:
     if not seen.paused_ms:
         return None
@@ -222,10 +233,10 @@ def _key_parked(seen: Observation, _: Limits) -> Found:
 
 def _window_full(seen: Observation, limits: Limits) -> Found:
     slow = bool(seen.out_since_ms) and _passed(seen, seen.out_since_ms) >= limits.stuck_seconds
-    if not slow and (not seen.full or seen.lag_seconds < limits.behind_seconds or _shrinks(seen)):
+    if not slow and (not seen.full or seen.lag_seconds < limits.behind_seconds or shrinks(seen)):
         return None
     return seen.oldest_ms, (
-        f"{seen.out} messages are out, and more come than the subscriber handles{_age(seen)}: make its callbacks"
+        f"{seen.out} messages are out, and more come than the subscriber handles{age(seen)}: make its callbacks"
         " quicker, or its window larger"
     )
 
@@ -239,14 +250,14 @@ def _waiting_for_transaction(seen: Observation, limits: Limits) -> Found:
             f"no host tells which transactions are committed{why(seen.waiting_trouble)}: `hoot host list` shows who"
             " lives; look at the hosts' logs"
         )
-    begun_ms = seen.waiting_for // POINTERS_PER_MS
+    begun_ms = began_ms(seen.waiting_for)
     if begun_ms > seen.now_ms + limits.stuck_seconds * 1000:
         return since, (
             f"waiting for transaction {seen.waiting_for}, which nobody has begun: some program made it up; have `hoot"
             " subscription seek` pass its message"
         )
     return since, (
-        f"waiting for transaction {seen.waiting_for}, which began {span(_passed(seen, begun_ms))} ago{_age(seen)}: its"
+        f"waiting for transaction {seen.waiting_for}, which began {span(_passed(seen, begun_ms))} ago{age(seen)}: its"
         " program has to commit it or roll it back, else its timeout makes it invalid"
     )
 
@@ -255,7 +266,7 @@ def _limited(seen: Observation, limits: Limits) -> Found:
     if not seen.limited or seen.lag_seconds < limits.behind_seconds:
         return None
     return seen.oldest_ms, (
-        f"its own limits of messages and bytes per second hold it back{_age(seen)}: raise them (`hoot subscription"
+        f"its own limits of messages and bytes per second hold it back{age(seen)}: raise them (`hoot subscription"
         " update`), if it is not meant to be so slow"
     )
 
@@ -275,7 +286,7 @@ def _stalled(seen: Observation, limits: Limits) -> Found:
 def _catching_up(seen: Observation, limits: Limits) -> Found:
     if seen.lag_seconds < limits.behind_seconds:
         return None
-    return seen.oldest_ms, f"it is behind and delivers{_age(seen)}: wait"
+    return seen.oldest_ms, f"it is behind and delivers{age(seen)}: wait"
 
 
 def _filter_starving(seen: Observation, limits: Limits) -> Found:
@@ -297,20 +308,9 @@ def _idle(seen: Observation, limits: Limits) -> Found:
 
 _RULES: Final[tuple[tuple[Name, Callable[[Observation, Limits], Found]], ...]] = (
     ("zookeeper_lost", _zookeeper_lost), ("no_owner", _no_owner), ("host_unreachable", _host_unreachable),
-    ("no_listener", _no_listener), ("starting", _starting), ("paused", _paused),
+    ("no_listener", _no_listener), ("starting", _starting), ("pulled", _pulled), ("paused", _paused),
     ("listener_unreachable", _listener_unreachable), ("store_slow", _store_slow), ("handler_stuck", _handler_stuck),
     ("retrying", _retrying), ("key_parked", _key_parked), ("window_full", _window_full),
     ("waiting_for_transaction", _waiting_for_transaction), ("limited", _limited), ("stalled", _stalled),
     ("catching_up", _catching_up), ("filter_starving", _filter_starving), ("idle", _idle),
 )  # fmt: skip
-
-
-def _shrinks(seen: Observation) -> bool:
-    return seen.trend is not None and seen.trend < 0
-
-
-def _age(seen: Observation) -> str:
-    if not seen.oldest_ms:
-        return ""
-    trend = "" if seen.trend is None else f", which {'shrinks' if _shrinks(seen) else 'grows'}"
-    return f", {span(seen.lag_seconds)} behind{trend}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from delivery.dispatch.observation import Observation
+
 
 def why(text: str) -> str:
     """The reason in brackets, if there is one."""
@@ -19,3 +21,16 @@ def span(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+def shrinks(seen: Observation) -> bool:
+    """Whether it catches up."""
+    return seen.trend is not None and seen.trend < 0
+
+
+def age(seen: Observation) -> str:
+    """How far it is behind, if that is known, and whether that gets better."""
+    if not seen.oldest_ms:
+        return ""
+    trend = "" if seen.trend is None else f", which {'shrinks' if shrinks(seen) else 'grows'}"
+    return f", {span(seen.lag_seconds)} behind{trend}"

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from delivery.client.calls import Calls
+from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
-from delivery.client.managing import Manager, Managers
-from delivery.errors import InvalidRequest, UnknownQueue
+from delivery.client.managing import NAME, Managers
+from delivery.errors import HootError, InvalidRequest, UnknownQueue
 from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import check_partition
+from delivery.model import Isolation, check_partition
 from delivery.rpc.pool import Pool
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 
 ASKED_AT_ONCE: Final = 8
-PUBLISH_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 120.0
+"""What is under way waits so long for a host or ZooKeeper that is away; what begins does not."""
+PAUSE_SECONDS: Final = 0.5
 _NOTHING: Final[Mapping[Place, int]] = {}
 
 T = TypeVar("T")
@@ -34,8 +37,15 @@ R = TypeVar("R")
 class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
-    def __init__(self, catalog: Catalog, calls: Calls, manager: Manager) -> None:
+    def __init__(self, catalog: Catalog, calls: Calls, manager: Calls, patience: float) -> None:
+        """`calls` go to owners, those of `manager` to the host that manages transactions."""
         self._catalog, self._calls, self._manager = catalog, calls, manager
+        self._seconds = max(CALL_SECONDS, patience)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What ZooKeeper knows."""
+        return self._catalog
 
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
@@ -50,12 +60,15 @@ class Engine:
             found += [(name, check_partition(number, count, name)) for number in chosen]
         return found
 
-    def held(self, options: ReadOptions, known: Mapping[Place, int] = _NOTHING) -> dict[Place, Held]:
-        """What each partition that the options choose holds; of what is in progress, if they ask for what is committed,
-        nothing counts, nor what lies behind. All up to `known` was read before. Raises as `places`.
+    def held(
+        self, places: Iterable[Place], isolation: Isolation | None = None, known: Mapping[Place, int] = _NOTHING
+    ) -> dict[Place, Held]:  # fmt: skip
+        """What each partition holds; for who asks for what is committed up to the first message in progress.
+
+        All up to `known` was read before.
         """
-        found = self._all_held(self.places(options))
-        view = self.view(options)  # last: whatever is stored by now, and in progress, had begun before
+        found = self._all_held(places)
+        view = self.view(isolation)  # last: whatever is stored by now, and in progress, had begun before
         if view is None or not read_snapshot(view).in_progress:
             return found
 
@@ -64,12 +77,13 @@ class Engine:
 
         return {place: msgspec.structs.replace(found[place], last_id=last) for place, last in _each(found, ask)}
 
-    def view(self, options: ReadOptions) -> bytes | None:
-        """What is committed now, for those who ask for that alone."""
-        return self._manager.view() if options.isolation == "committed" else None
+    def view(self, isolation: Isolation | None) -> bytes | None:
+        """What is committed now, for who asks for that alone."""
+        if isolation != "committed":
+            return None
+        return bytes(self._manager.call(NAME, 0, "transactionSnapshot", (), 0))
 
     def _all_held(self, places: Iterable[Place]) -> dict[Place, Held]:
-
         def ask(place: Place) -> Held:
             info = self.call(*place, "partitionInfo", *place)
             return Held(info.firstId, info.lastId, info.messages, info.bytes)
@@ -98,14 +112,14 @@ class Engine:
     def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
         """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
 
-        Raises what the owner refuses it with; after PUBLISH_SECONDS what kept it from being stored.
+        Raises what the owner refuses it with; after PATIENCE_SECONDS what kept it from being stored.
         """
         place = (queue.name, partition)
-        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PUBLISH_SECONDS)
+        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PATIENCE_SECONDS)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""
-        return self._calls.call(queue, partition, method, *args)
+        return self._calls.call(queue, partition, method, *args, timeout=self._seconds)
 
     def tasks(self, spans: Sequence[Span], tasks_min: int) -> list[Span]:
         """The spans, large ones divided."""
@@ -119,30 +133,54 @@ class Engine:
 
 
 @contextmanager
-def engine(zookeeper: str) -> Iterator[Engine]:
-    """An engine for as long as the context lasts. Raises MetadataUnavailable."""
-    with ZooKeeperClient(zookeeper) as session:
-        catalog, pool = open_catalog(session), Pool()
+def engine(zookeeper: str, patience: float = 0.0) -> Iterator[Engine]:
+    """An engine for as long as the context lasts; `patience` is for a ZooKeeper, and hosts, that are away.
+
+    Raises MetadataUnavailable.
+    """
+    session = patiently(lambda: _session(zookeeper), patience)
+    catalog, pool = open_catalog(session), Pool()
+    try:
+        yield Engine(catalog, Calls(Owners(catalog), pool), Calls(Managers(catalog), pool), patience)
+    finally:
+        pool.close()
+        catalog.close()
+        session.stop()
+
+
+def _session(zookeeper: str) -> ZooKeeperClient:
+    session = ZooKeeperClient(zookeeper)
+    session.start()
+    return session
+
+
+def patiently(attempt: Callable[[], T], seconds: float) -> T:
+    """What `attempt` gives, tried again for so long while it raises what may go away; its last error then."""
+    deadline = time.monotonic() + seconds
+    while True:
         try:
-            yield Engine(catalog, Calls(Owners(catalog), pool), Manager(Calls(Managers(catalog), pool)))
-        finally:
-            pool.close()
-            catalog.close()
+            return attempt()
+        except HootError as error:
+            if not error.retryable or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_SECONDS)
 
 
 def plan(engine: Engine, options: ReadOptions) -> list[Span]:
     """What a batch reads: each partition between its edges, as it is now."""
-    held = engine.held(options)
-    if not held and options.pattern:
+    places = engine.places(options)
+    if not places and options.pattern:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
-    _check_named(options, held)
+    _check_named(options, places)
+    held = engine.held(places, options.isolation)
+    strict = options.fail_on_loss
     return [
-        Span(*place, begin(options.start, place, one, strict=options.fail_on_loss), end(options.end, place, one))
+        Span(*place, begin(options.start, place, one, strict=strict), end(options.end, place, one, strict=strict))
         for place, one in held.items()
     ]
 
 
-def _check_named(options: ReadOptions, places: Iterable[Place]) -> None:
+def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:
     """Offsets of partitions that are not read are a mistake."""
     there = set(places)
     for edge in (options.start, options.end):

@@ -15,14 +15,14 @@ from delivery.messaging.transactions import Snapshot
 from delivery.metastore.tables.memory import MemoryData
 from delivery.transactions.asks import Abort, Begin, Begun, Commit
 from tests.dispatch import simulated
-from tests.unit.transactions.test_seat import Host
+from tests.unit.transactions.test_seat import Host, nobody
 
 
 class Service:
     """The manager, as it is asked from another host."""
 
     def __init__(self) -> None:
-        self.transacting = Transacting(Host(MemoryData(), "a").seat)
+        self.transacting = Transacting(Host(MemoryData(), "a").seat, lambda: None, nobody)
         self.asked: list[float] = []
         self.error: HootError | None = None
         self.visibility = Visibility(self._look, cast("Any", None))
