@@ -22,7 +22,7 @@ from subscriber import Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.several import Several, several
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
 QUEUE, PARTITIONS, EACH = "orders", 2, 2
 KINDS: Mapping[str, dict[str, object]] = {
@@ -108,7 +108,7 @@ class Story:
             assert set(seen) == whole, "and nothing else"
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [1, 8])
 def test_what_is_committed_comes_whole_and_nothing_else_comes(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, kills: int
 ) -> None:
