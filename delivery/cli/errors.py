@@ -38,6 +38,7 @@ _HINTS = {
     "host_unreachable": "`hoot host list` shows the hosts that are registered; is one of them stopping or cut off?",
     "unknown_queue": "`hoot queue list` shows the queues, `hoot queue create NAME` makes one",
     "queue_exists": "`hoot queue info NAME` shows it, `hoot queue update NAME` changes its settings",
+    "queue_closed": "publish to the queue that it was copied to, or open it again with `hoot queue update NAME --open`",
     "unknown_partition": "`hoot queue info NAME` shows the partitions",
     "unknown_subscription": "`hoot subscription list` shows the subscriptions",
     "subscription_exists": "`hoot subscription info QUEUE NAME` shows it",
