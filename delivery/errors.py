@@ -61,10 +61,22 @@ class SequenceReused(InvalidRequest):
     code = "sequence_reused"
 
 
+class QueueClosed(HootError):
+    """The queue is closed to publishers: it is being copied, or was, to another one; nothing was stored."""
+
+    code = "queue_closed"
+
+
 class QueueExists(HootError):
     """A queue of that name is already there."""
 
     code = "queue_exists"
+
+
+class OutOfPlace(InvalidRequest):
+    """A batch that is copied from another queue does not follow the last one in the partition; it was not stored."""
+
+    code = "out_of_place"
 
 
 class UnknownPartition(InvalidRequest):

@@ -142,6 +142,17 @@ class IdClock:
         """`last` is the highest id that the partition's store holds, 0 when it is empty."""
         self.last = last
 
+    def follow(self, base: int, count: int, now_ms: int) -> None:
+        """Ids that were given elsewhere come next.
+
+        Raises InvalidRequest, nothing taken, when they do not rise; ClockWrong when they are far ahead of the clock.
+        """
+        if base <= self.last:
+            raise InvalidRequest(f"{MessageId(base)} is not above the last id, {MessageId(self.last)}")
+        if base + count > min((now_ms + CLOCK_AHEAD_MS_MAX) * SEQUENCES_PER_MS, ID_MAX):
+            raise ClockWrong(f"{MessageId(base)} is more than an hour ahead of this machine's clock")
+        self.last = base + count - 1
+
     def take(self, count: int, now_ms: int) -> int:
         """The base id of a run of `count`.
 

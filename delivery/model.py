@@ -113,6 +113,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     body_bytes_max: int = BODY_BYTES_DEFAULT
     layout: Layout | None = None
     """Of the messages in HBase, for good; None as the hosts are set up. No other store has layouts."""
+    closed: bool = False
+    """Nothing can be published to it; it takes what is copied from another queue, under the ids of there."""
 
 
 def check_settings(settings: QueueSettings) -> QueueSettings:

@@ -45,6 +45,7 @@ struct PartitionInfo {
   4: i64 messages
   5: i64 bytes
   6: i64 epoch
+  7: bool closed        // nothing can be published here, and nothing that was is on its way: lastId is the last one
 }
 
 /* One message of the plain face. On put: partition and id are ignored. */
@@ -189,11 +190,23 @@ struct Transaction {
   3: binary snapshot    // what it sees, as polls take it: Tephra's TTransaction in the binary protocol
 }
 
+/* One that is in progress or invalid. */
+struct TransactionInfo {
+  1: i64 writePointer
+  2: string state       // "in_progress" or "invalid"
+  3: i64 deadlineMs     // as above; 0 for an invalid one
+}
+
 service RegionHost {
   // packed
   /* `generation` is that of the queue that is meant, as its record in ZooKeeper has it: unknown_queue when the queue was
      deleted, also if there is another one of the same name now. Absent: whichever is known to the host. */
   PublishReply publish(1: string queue, 2: i32 partition, 3: binary batch, 4: optional string generation)
+    throws (1: HootError error)
+  /* Whole batches of another queue, one after another as `read` gives them, to be stored with the ids that they have
+     there. Only a closed queue takes them, and only behind `after`, which must be the last id in the partition:
+     out_of_place when it is not; partitionInfo tells it. Answers the last id that is stored then. */
+  i64 importBatches(1: string queue, 2: i32 partition, 3: i64 after, 4: binary batches, 5: string generation)
     throws (1: HootError error)
   ReadReply read(1: ReadRequest request) throws (1: HootError error)
   PartitionInfo partitionInfo(1: string queue, 2: i32 partition) throws (1: HootError error)
@@ -237,6 +250,11 @@ service RegionHost {
   string transactionState(1: i64 writePointer) throws (1: HootError error)
   /* What one sees who begins no transaction, as polls take it. */
   binary transactionSnapshot() throws (1: HootError error)
+  /* How at most 1000 transactions stand at this moment: as transactionState, or "unknown". Only one that is in progress
+     may write. */
+  list<string> mayWrite(1: list<i64> writePointers) throws (1: HootError error)
+  /* All that are in progress or invalid, oldest first. */
+  list<TransactionInfo> listTransactions() throws (1: HootError error)
   /* Forgets the invalid transactions that began before a time, and says how many: what is left of their messages is
      visible from then on. */
   i32 pruneTransactions(1: i64 beforeMs) throws (1: HootError error)

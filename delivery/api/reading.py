@@ -71,10 +71,12 @@ class Reading:
     async def info(self, queue: str, partition: int) -> Any:
         """A PartitionInfo."""
         owned = await self._acquire(queue, partition)
+        # Before the bounds are read: what is on its way now may be stored by then.
+        closed = owned.settings.closed and owned.ids.last == owned.watermark
         bounds = await owned.bounds()
         return self._idl.PartitionInfo(
             partition=partition, firstId=bounds.first_id, lastId=bounds.last_id, messages=bounds.messages,
-            bytes=bounds.bytes, epoch=owned.epoch,
+            bytes=bounds.bytes, epoch=owned.epoch, closed=closed,
         )  # fmt: skip
 
     async def count(self, queue: str, partition: int, after: int | None, until: int | None) -> int:

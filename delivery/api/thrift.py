@@ -24,6 +24,7 @@ from delivery.metastore.live import LiveHosts
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord
 from delivery.model import check_name
+from delivery.publish.copied import store_copied
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.rpc.promise import Promise
@@ -90,6 +91,11 @@ class ThriftApi:
         return self._idl.PublishReply(
             baseId=stored.base_id, count=stored.count, durability=stored.durability, duplicate=stored.duplicate
         )
+
+    async def _call_importBatches(self, args: Any) -> int:  # noqa: N802 - named as in the IDL
+        queue, partition = check_name("queue", args.queue), check_number(args.partition)
+        data, generation = args.batches or b"", args.generation or ""
+        return await store_copied(self._publisher, queue, partition, args.after or 0, data, generation)
 
     async def _call_read(self, args: Any) -> Any:
         return await self._reading.read(args.request)

@@ -1,7 +1,7 @@
 """`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max, layout}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
+body_bytes_max, layout, closed}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
 `{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is
 none, or where no host could be asked.
 """
@@ -15,6 +15,7 @@ import typer
 
 from delivery.cli import options
 from delivery.cli.confirming import confirm
+from delivery.cli.copying import copy
 from delivery.cli.output import (
     NOTHING,
     Column,
@@ -58,6 +59,7 @@ BodyLimit = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the group of this module."""
     queue_app.command()(purge)
+    queue_app.command()(copy)
     app.add_typer(queue_app, name="queue")
 
 
@@ -133,6 +135,7 @@ def info(
         ("retention", size(settings.retention_bytes)),
         ("body limit", size(settings.body_bytes_max)),
         *([] if settings.layout is None else [("layout", settings.layout)]),
+        *([("closed", "nobody can publish to it")] if settings.closed else []),
         ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
     ])  # fmt: skip
     print()
@@ -167,6 +170,9 @@ def update(
     ttl: Ttl = None,
     retention: Retention = None,
     body_limit: BodyLimit = None,
+    closed: Annotated[
+        bool | None, typer.Option("--close/--open", help="Let nobody publish to it, or let them.", show_default=False)
+    ] = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -174,6 +180,8 @@ def update(
     from delivery.client import connect
 
     changes = _changes(durability, ttl, retention, body_limit)
+    if closed is not None:
+        changes["closed"] = closed
     if not changes:
         raise typer.BadParameter("nothing to change: name at least one setting")
     with connect(zookeeper) as client:
@@ -221,6 +229,7 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "retention_bytes": settings.retention_bytes,
         "body_bytes_max": settings.body_bytes_max,
         "layout": settings.layout,
+        "closed": settings.closed,
     }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from delivery import wall
 from delivery.client.calls import Calls
+from delivery.client.copying import Side
 from delivery.client.filtering import Explained, Filtering
 from delivery.client.hosts import Owners
 from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
@@ -66,6 +67,8 @@ class Admin:
 
     def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
         self._catalog, self._owners, self._calls = catalog, owners, calls
+        self.side = Side(catalog, calls)
+        """What copying works with."""
         self._looking = Looking(catalog, owners, calls)
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)

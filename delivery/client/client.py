@@ -8,7 +8,9 @@ from typing import Any, Self
 
 from delivery.client.admin import Admin, QueueInfo
 from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.copying import QueueCopy
 from delivery.client.deadletters import DeadLetterQueue
+from delivery.client.forgetting import Forgetting
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.managing import Manager, Managers
@@ -21,7 +23,7 @@ from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.policy import dead_letter_queue
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings
+from delivery.model import Layout, QueueSettings
 from delivery.rpc.pool import Pool
 from delivery.transactions.asks import check_timeout
 from delivery.transactions.limits import TIMEOUT_MS
@@ -55,9 +57,13 @@ class Client(SubscriptionsFace):
         self._calls = calls or Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
-        self._manager = Manager(Calls(Managers(self._catalog), self._pool))
+        self._manager = Manager(
+            Calls(Managers(self._catalog), self._pool), Forgetting(self._catalog, self._calls).before_ms
+        )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
+        self._former: list[Queue] = []
+        """As they were before their settings were changed: who has them goes on with them."""
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -72,7 +78,7 @@ class Client(SubscriptionsFace):
             if self._closed:
                 return
             self._closed = True
-            queues = list(self._queues.values())
+            queues = [*self._queues.values(), *self._former]
             self._queues.clear()
         for queue in queues:
             queue.close()
@@ -104,6 +110,14 @@ class Client(SubscriptionsFace):
             gone = self._queues.pop(name, None)
         if gone is not None:
             gone.close()
+
+    def copy_queue(self, queue: str, target: Client, name: str, *, layout: Layout | None = None) -> QueueCopy:
+        """Copy a queue to another one, of this cluster or of another client's; see docs/copying.md.
+
+        Nothing has been done then: `bring` is a round, `switch` the end. The target must not be there, or be such a
+        copy. Raises UnknownQueue, QueueExists, InvalidRequest.
+        """
+        return QueueCopy(self._open().side, queue, target._open().side, name, layout)
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
@@ -138,11 +152,11 @@ class Client(SubscriptionsFace):
         """
         self._open()
         begun = self._manager.begin(check_timeout(round(timeout * 1000)).timeout_ms)
-        return Transaction(begun, self._manager, self._calls, self.queue, timeout)
+        return Transaction(begun, self._manager, self._calls, self._transactional, timeout)
 
     @property
     def transactions(self) -> Manager:
-        """How transactions stand, what one sees now, and pruning. Raises Closed."""
+        """How transactions stand, what one sees now, ending and pruning them. Raises Closed."""
         self._open()
         return self._manager
 
@@ -163,6 +177,11 @@ class Client(SubscriptionsFace):
         find()
         return DeadLetterQueue(found, find)
 
+    def _transactional(self, name: str) -> Queue:
+        """A queue that transactions publish to. Raises UnknownQueue."""
+        self._open()
+        return self._queue_of(self._catalog.mark_transactional(name))
+
     def _open(self) -> Admin:
         if self._closed:
             raise Closed("the client is closed")
@@ -177,8 +196,11 @@ class Client(SubscriptionsFace):
             if known is not None and known.record == record:
                 return known
             made = self._queues[record.name] = self._make_queue(record)
-        if known is not None and known.record.generation != record.generation:
-            known.close()  # it was deleted; with other settings it goes on for those who have it
+            if known is not None and known.record.generation == record.generation:
+                self._former.append(known)
+                known = None
+        if known is not None:
+            known.close()  # it was deleted
         return made
 
     def _make_queue(self, record: QueueRecord) -> Queue:

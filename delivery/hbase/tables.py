@@ -257,7 +257,9 @@ def _requests(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows in runs of about REQUEST_BYTES; a larger row stands alone."""
     start = size = 0
     for at, (row, cells) in enumerate(rows):
-        here = sum(len(column) + len(value) + CELL_OVERHEAD for column, value in cells.items()) + len(row)
+        here = len(row)
+        for column, value in cells.items():
+            here += len(column) + len(value) + CELL_OVERHEAD
         if size + here > REQUEST_BYTES and at > start:
             yield rows[start:at]
             start, size = at, 0

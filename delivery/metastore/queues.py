@@ -22,11 +22,13 @@ from delivery.model import QueueSettings, check_name, check_settings
 class Queues(Access):
     """Creating, changing and deleting queues."""
 
-    def create_queue(self, name: str, settings: QueueSettings, topic: TopicRecord | None = None) -> QueueRecord:
+    def create_queue(
+        self, name: str, settings: QueueSettings, topic: TopicRecord | None = None, copy_of: str = ""
+    ) -> QueueRecord:  # fmt: skip
         """A new queue. Raises QueueExists and InvalidRequest."""
         check_name("queue", name)
         check_settings(settings)
-        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic)
+        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic, copy_of)
         self.managers.queues.create_queue(record)
         return record
 

@@ -90,6 +90,10 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
     topic: TopicRecord | None = None
     """None for a queue that is no topic of a namespace."""
+    transactional: bool = False
+    """Whether it may hold messages of transactions although it is no topic."""
+    copy_of: str = ""
+    """The generation of the queue that it was made as a copy of, empty for all others."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):

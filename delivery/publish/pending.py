@@ -22,14 +22,18 @@ class Stored(msgspec.Struct, frozen=True):
 class PendingPublish(Promise[Stored]):
     """One batch from its arrival until its outcome: Stored, the error that refused it, or UnknownOutcome."""
 
-    __slots__ = ("aside", "batch", "generation", "partition", "queue", "size")
+    __slots__ = ("after", "aside", "batch", "generation", "partition", "queue", "size")
 
     def __init__(
-        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False
+        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False,
+        after: int | None = None,
     ) -> None:  # fmt: skip
-        """`aside` is for batches of the engine's own (see `model.ASIDE`); without a `generation` any queue is meant."""
+        """`aside` is for batches of the engine's own (see `model.ASIDE`); without a `generation` any queue is meant.
+
+        `after` is for a batch that is copied from another queue and keeps its ids: the last id that must be there.
+        """
         super().__init__()
-        self.aside, self.generation = aside, generation
+        self.aside, self.generation, self.after = aside, generation, after
         self.queue, self.partition, self.batch = queue, partition, batch
         self.size = len(batch)
 

@@ -42,16 +42,17 @@ class Publisher:
         """Received and not stored yet."""
 
     def begin(
-        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False
+        self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False,
+        after: int | None = None,
     ) -> PendingPublish:  # fmt: skip
         """Take a batch. Never raises, never waits: the outcome, whatever it is, comes from `wait`.
 
         Batches of one partition are stored in the order of these calls. When the partition is not owned yet, they
         wait, in order, for one claim. With a `generation` the batch is for the queue of that generation alone: one that
         was deleted and created again may still be the old one here when its first batches come. `aside` is for batches
-        of the engine's own (see `model.ASIDE`).
+        of the engine's own (see `model.ASIDE`), `after` for those that a closed queue gets from another one.
         """
-        pending = PendingPublish(queue, partition, batch, generation=generation, aside=aside)
+        pending = PendingPublish(queue, partition, batch, generation=generation, aside=aside, after=after)
         self.pending_bytes += pending.size
         try:
             self._begin((queue, partition), pending)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from delivery.batch import stamp
+from delivery.batch import Header, stamp
 from delivery.cluster.partition import OwnedPartition, Tail
-from delivery.publish.admission import admit
+from delivery.errors import InvalidRequest, OutOfPlace, QueueClosed
+from delivery.publish.admission import admit, admit_copied
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.publish.producers import Producers
 from delivery.storage.base import Append, StoredBatch
@@ -44,17 +45,41 @@ class PartitionWriter:
     def take(self, pending: PendingPublish) -> Entry | None:
         """Stamp the batch, ready to be stored; None when it has ended already or follows one under way.
 
-        Raises what `admission.admit`, `Producers.find` and `IdClock.take` raise; then nothing has changed.
+        Raises QueueClosed and what `admission.admit`, `Producers.find` and `IdClock.take` raise; then nothing has
+        changed.
         """
+        if pending.after is not None:
+            return self._take_copied(pending, pending.after)
         owned = self.owned
         header = admit(pending.batch, owned.key.partition, owned.settings, aside=pending.aside)
         producer, sequence = header.producer_id, header.producer_sequence
         if producer and (earlier := self._producers.find(producer, sequence, header.payload_crc)) is not None:
             self._repeat(pending, earlier)
             return None
-        stamped, batch = stamp(header, pending.batch, owned.ids.take(header.count, self._now_ms()), owned.epoch)
-        if producer:
-            self._producers.take(producer, sequence, pending, header.payload_crc)
+        if owned.settings.closed:
+            raise QueueClosed(f"queue {owned.key.queue!r} is closed; nothing was stored")
+        return self._stamped(pending, header, owned.ids.take(header.count, self._now_ms()))
+
+    def _take_copied(self, pending: PendingPublish, after: int) -> Entry:
+        """A batch of another queue, behind the one before it there: so none is left out, and none comes twice.
+
+        Raises InvalidRequest when the queue is open, OutOfPlace when another batch is the last, and as `take`.
+        """
+        owned = self.owned
+        if not owned.settings.closed:
+            raise InvalidRequest(f"queue {owned.key.queue!r} is open: only a closed one takes what others have stored")
+        header = admit_copied(pending.batch, owned.key.partition)
+        if after != owned.ids.last:
+            raise OutOfPlace(f"{owned.key} ends with {owned.ids.last}, not {after}: go on from there")
+        owned.ids.follow(header.base_id, header.count, self._now_ms())
+        return self._stamped(pending, header, header.base_id)
+
+    def _stamped(self, pending: PendingPublish, header: Header, base_id: int) -> Entry:
+        """Its ids are taken."""
+        owned = self.owned
+        stamped, batch = stamp(header, pending.batch, base_id, owned.epoch)
+        if header.producer_id:
+            self._producers.take(header.producer_id, header.producer_sequence, pending, header.payload_crc)
         pending.batch = b""  # the stamped copy is what counts from here on
         append = Append(owned.key, owned.epoch, stamped, batch, owned.settings.durability)
         owned.use.storing()

@@ -26,10 +26,10 @@ from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
 from subscriber import pushes
-from tests.simulation import client_bugs, position_bugs
+from tests.simulation import client_bugs, hbase_bugs, position_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM, KEY_SHARED_FROM, REPLAYS_FROM
+from tests.simulation.world import GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -214,10 +214,7 @@ def _waiting_on_a_replaced_event() -> Bug:
 
 
 def _broken_is_not_ready() -> Bug:
-    """A connection that broke while its socket was full never gets ready, and does not say that it is broken.
-
-    This one was there, too: the sender waited, and the partition was not delivered any more.
-    """
+    """A connection that broke while its socket was full never gets ready. This one was there, too."""
     return mock.patch.object(SimulatedConnection, "ready", property(lambda self: not self._full))
 
 
@@ -306,6 +303,10 @@ PLANTED: dict[str, Planted] = {
     **{
         f"position: {name}": Planted(plant, breaks, first=REPLAYS_FROM)
         for name, (plant, breaks) in position_bugs.FOUND_AS.items()
+    },
+    **{
+        f"hbase: {name}": Planted(plant, breaks, "Gone", HBASE_FROM + first)
+        for name, (plant, breaks, first) in hbase_bugs.FOUND_AS.items()
     },
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3"),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.base import Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.producers import Producers
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine, Resume, spend, stand_still
@@ -80,6 +80,10 @@ class Disk:
     def mend(self) -> None:
         """Nothing is wrong any more."""
         self.slowness, self.failing = self.pace, 0.0
+
+    def store(self, machine: Machine) -> MessageStore:
+        """That of a host."""
+        return SimulatedStore(machine, self)
 
     def shelf(self, key: PartitionKey) -> Shelf:
         """The partition's place."""

@@ -26,11 +26,11 @@ from delivery.metrics import Metrics
 from delivery.publish.lane import Answers, Settle, append_all
 from delivery.publish.pending import PendingPublish
 from delivery.publish.publisher import Publisher
-from delivery.storage.base import Append
+from delivery.storage.base import Append, MessageStore
 from delivery.storage.tail import TailCache
 from tests.dispatch import KeptLetters
 from tests.simulation.connection import SimulatedConnection
-from tests.simulation.disk import Disk, SimulatedStore
+from tests.simulation.disk import Disk
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Crashed, Machine, here
 from tests.simulation.network import Network
@@ -71,14 +71,14 @@ class SimulatedHost(Machine):
         self.kernel.note("start", self.name)
         try:
             with self.scope:
-                await self._serve(SimulatedStore(self, disk))
+                await self._serve(disk.store(self))
         except* Crashed:
             pass
         except* HootError as group:
             self.kernel.note("gives up", self.name, *(str(error)[:80] for error in group.exceptions))
         self.crash()
 
-    async def _serve(self, store: SimulatedStore) -> None:
+    async def _serve(self, store: MessageStore) -> None:
         session = cast("Any", self.session)
         catalog = open_catalog(session)
         record = HostRecord(self.name, *self.address, None, 0, "1", self.wall_ms())
@@ -158,7 +158,7 @@ class SimulatedHost(Machine):
 class StrandLane:
     """The way into the store, as a strand."""
 
-    def __init__(self, machine: Machine, store: SimulatedStore) -> None:
+    def __init__(self, machine: Machine, store: MessageStore) -> None:
         self._machine, self._store = machine, store
         self._settle: Settle | None = None
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.bugs import PLANTED
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, KEY_SHARED_FROM, REPLAYS_FROM
+from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 TOP = Path(__file__).resolve().parents[2]
 SEEDS_PER_CASE = 200
@@ -74,6 +74,12 @@ def test_members_that_share_partitions_by_key_lose_nothing(first: int) -> None:
 @pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
 def test_positions_that_are_moved_by_hand_lose_nothing_and_stay_where_they_were_put(first: int) -> None:
     check(REPLAYS_FROM + first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_messages_in_hbase_are_kept_whatever_of_a_request_arrives_and_when(first: int) -> None:
+    check(HBASE_FROM + first, SEEDS_PER_CASE // 2)
 
 
 @pytest.mark.parametrize("seed", KEPT)

@@ -21,6 +21,7 @@ from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.model import QueueSettings
 from delivery.storage.base import PartitionKey
 from tests.simulation.disk import Disk
+from tests.simulation.hbase import HBaseDisk
 from tests.simulation.host import SESSION_SECONDS, SimulatedHost
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine
@@ -41,6 +42,8 @@ KEY_SHARED_FROM: Final = 3_000_000
 """Seeds from here on have several, too, who share each partition by key."""
 REPLAYS_FROM: Final = 4_000_000
 """Seeds from here on have an operator who seeks, takes snapshots and goes back to them, replays and promotes."""
+HBASE_FROM: Final = 5_000_000
+"""Seeds from here on have the messages in HBase."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -52,10 +55,10 @@ class World:
         self.kernel = kernel = Kernel(seed)
         self.server = ZooKeeperServer(kernel, SESSION_SECONDS)
         self.network = Network(kernel)
-        self.disk = Disk(kernel)
+        self.disk = HBaseDisk(kernel) if seed >= HBASE_FROM else Disk(kernel)
         self.partitions = 1 + kernel.chance(0.4)
         self.by_key = BY_KEY_FROM <= seed < GROUPS_FROM
-        operated = seed >= REPLAYS_FROM
+        operated = REPLAYS_FROM <= seed < HBASE_FROM
         kind: Kind = "exclusive"
         self._members = [""]
         if GROUPS_FROM <= seed < REPLAYS_FROM:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from delivery.errors import InvalidRequest
@@ -101,6 +102,12 @@ def from_id(partition: int, message_id: int) -> bytes:
 def message_row(partition: int, message_id: int, epoch: int) -> bytes:
     """The row of a message."""
     return _MESSAGE.pack(partition, message_id // SEQUENCES_PER_MS, message_id % SEQUENCES_PER_MS, epoch)
+
+
+def message_rows(partition: int, ids: Iterable[int], epoch: int) -> list[bytes]:
+    """The rows of messages."""
+    pack, per_ms = _MESSAGE.pack, SEQUENCES_PER_MS
+    return [pack(partition, number // per_ms, number % per_ms, epoch) for number in ids]
 
 
 def id_and_epoch(row: bytes) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from delivery.batch import Header, open_batch, peek
 from delivery.batch.encode import Columns, assemble
+from delivery.batch.layout import HEADERS, KEYS
 from delivery.errors import CorruptRecord
 from delivery.hbase import Cells, Row, Tables
 from delivery.storage.base import Append
@@ -51,33 +52,18 @@ class Rows:
         columns = batch.columns()
         header = peek(_pack(columns, item.header))
         assert header is not None
-        partition, epoch = item.key.partition, item.epoch
-        rows: list[Row] = []
-        for number, topic, key, block, body in zip(
-            batch.ids(), columns.topics, columns.keys, columns.blocks, columns.bodies, strict=True
-        ):
-            cells = {keys.BODY + topic.encode("ascii"): body}
-            if key is not None:
-                cells[keys.KEY] = key
-            if block:
-                cells[keys.HEADERS] = block
-            rows.append((keys.message_row(partition, number, epoch), cells))
-        return header, rows
+        names = {topic: keys.BODY + topic.encode("ascii") for topic in batch.topics}
+        cells = [{names[topic]: body} for topic, body in zip(columns.topics, columns.bodies, strict=True)]
+        if header.flags & (KEYS | HEADERS):
+            for mine, key, block in zip(cells, columns.keys, columns.blocks, strict=True):
+                mine.update(_beside(key, block))
+        return header, list(zip(keys.message_rows(item.key.partition, batch.ids(), item.epoch), cells, strict=True))
 
     def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
         """See `LaidOut.load`."""
-        found = iter(_scan(tables, table, heads))
-        batches = []
-        ahead = next(found, None)
+        found, at, batches = _scan(tables, table, heads), 0, []
         for head in heads:
-            mine: list[Cells] = []
-            while ahead is not None:
-                number, epoch = _place(ahead[0])
-                if number > head.header.last_id:
-                    break
-                if epoch == head.header.epoch and number >= head.header.base_id:
-                    mine.append(ahead[1])
-                ahead = next(found, None)
+            mine, at = _rows_of(head.header, found, at)
             batches.append(_repack(head.header, mine))
         return batches
 
@@ -118,6 +104,28 @@ def _scan(tables: Tables, table: str, heads: Sequence[Head]) -> list[Row]:
     return tables.scan(table, start, stop, [keys.MESSAGES], rows_at_once=at_once)
 
 
+def _beside(key: bytes | None, block: bytes) -> Cells:
+    """The cells of a message beside its body."""
+    cells = {} if key is None else {keys.KEY: key}
+    return {**cells, keys.HEADERS: block} if block else cells
+
+
+def _rows_of(header: Header, found: Sequence[Row], at: int) -> tuple[list[Cells], int]:
+    """The rows of a batch among those from `at` on, and where those of the next one begin."""
+    end = at + header.count
+    rows, cells = zip(*found[at:end], strict=True) if at < len(found) else ((), ())
+    if list(rows) == keys.message_rows(header.partition, range(header.base_id, header.last_id + 1), header.epoch):
+        return list(cells), end
+    mine: list[Cells] = []  # there are others between them, of owners that were fenced, or some are missing
+    for place in range(at, len(found)):
+        number, epoch = _place(found[place][0])
+        if number > header.last_id:
+            return mine, place
+        if epoch == header.epoch and number >= header.base_id:
+            mine.append(found[place][1])
+    return mine, len(found)
+
+
 def _place(row: bytes) -> tuple[int, int]:
     try:
         return keys.id_and_epoch(row)
@@ -129,19 +137,25 @@ def _repack(header: Header, rows: Sequence[Cells]) -> bytes:
     """The batch of a header from its rows. Raises Incomplete, CorruptRecord."""
     if len(rows) != header.count:
         raise Incomplete(f"the batch of {header.base_id} has {header.count} messages, and {len(rows)} are there")
-    topics, bodies = zip(*(_topic_and_body(cells) for cells in rows), strict=True)
-    blocks = [cells.get(keys.HEADERS, b"") for cells in rows]
-    data = _pack(Columns(topics, [cells.get(keys.KEY) for cells in rows], blocks, bodies), header)
+    names, bodies = zip(*map(_name_and_body, rows), strict=True)
+    topics = {name: name[len(keys.BODY) :].decode("ascii") for name in set(names)}
+    nothing, blocks = [None] * len(rows), [b""] * len(rows)
+    known = [cells.get(keys.KEY) for cells in rows] if header.flags & KEYS else nothing
+    blocks = [cells.get(keys.HEADERS, b"") for cells in rows] if header.flags & HEADERS else blocks
+    data = _pack(Columns(list(map(topics.__getitem__, names)), known, blocks, bodies), header)
     if peek(data) != header:
         raise CorruptRecord(f"the messages of the batch of {header.base_id} are not those that were stored")
     return data
 
 
-def _topic_and_body(cells: Cells) -> tuple[str, bytes]:
-    named = [column for column in cells if column not in (keys.KEY, keys.HEADERS)]
-    if len(named) != 1 or not named[0].isascii():
+def _name_and_body(cells: Cells) -> tuple[bytes, bytes]:
+    """The column of a message's body, which is `message:` and its topic, and the body."""
+    found = list(cells.items())
+    if len(found) != 1:
+        found = [one for one in found if one[0] not in (keys.KEY, keys.HEADERS)]
+    if len(found) != 1 or not found[0][0].isascii():
         raise CorruptRecord(f"a row of a message has the columns {sorted(cells)!r:.200}")
-    return named[0][len(keys.BODY) :].decode("ascii"), cells[named[0]]
+    return found[0]
 
 
 def _pack(columns: Columns, header: Header) -> bytes:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from happybase.connection import Connection
@@ -120,6 +121,27 @@ def test_a_refusal_is_told_by_what_it_says_in_one_line(said: TException, expecte
     assert type(error) is expected
     assert "\n" not in error.message
     assert "org.apache" not in error.message
+
+
+def test_a_scan_whose_scanner_is_gone_in_the_middle_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease was over, or its region has moved: no row is left out, and none comes twice."""
+    begun: list[bytes] = []
+
+    class Table:
+        def scan(self, row_start: bytes, **_: object) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+            begun.append(row_start)
+            yield b"a", {}
+            if len(begun) == 1:
+                raise IllegalArgument(b"scanner ID is invalid")
+            yield b"b", {}
+
+    gateway = ("nowhere", 1)
+    with closing(Tables([gateway], call_seconds=SECONDS)) as tables:
+        monkeypatch.setitem(tables._pool._lent, gateway, 2)
+        connection = SimpleNamespace(table=lambda _: Table(), close=lambda: None)
+        monkeypatch.setattr(tables._pool, "_take", lambda: (connection, gateway))
+        assert tables.scan("t", b"", b"z", [b"f:"]) == [(b"a", {}), (b"b", {})]
+    assert begun == [b"", b""]
 
 
 def test_a_gateway_that_closes_the_connection_on_a_large_request_does_not_take_it(deaf: Address) -> None:
