@@ -30,6 +30,7 @@ struct ReadRequest {
   7: i32 waitMs         // how long to wait for something new; at most 30000
   8: optional string filter  // an expression, or a rule as JSON (docs/filters.md); absent for all
   9: optional binary transaction  // only what it sees, up to the first message of one in progress (docs/transactions.md)
+  10: optional bool asides  // with no filter and no transaction: all batches, the engine's own among them (archives)
 }
 
 struct ReadReply {

@@ -48,6 +48,9 @@ class Reading:
         wanted = asked_filter(request.topics or (), request.filter)
         bytes_max = min(max(request.bytesMax or 0, 1), READ_BYTES_MAX)
         snapshot = None if request.transaction is None else read_snapshot(request.transaction)
+        asides = bool(request.asides)
+        if asides and (wanted is not None or snapshot is not None):
+            raise InvalidRequest("a read with asides is one of everything, without topics, filter and transaction")
         owned = await self._acquire(request.queue, request.partition)
         deadline = trio.current_time() + wait_seconds
         data = b""
@@ -55,7 +58,7 @@ class Reading:
             seen: Wanted | None = wanted
             if snapshot is not None:
                 seen = Committed(snapshot, await self._ledgers.caught_up(owned), after, wanted)
-            position, data = await _read_once(owned, after, until, bytes_max, seen)
+            position, data = await _read_once(owned, after, until, bytes_max, seen, asides=asides)
             if isinstance(seen, Committed) and seen.stopped_at is not None:
                 after = max(after, seen.stopped_at - 1)
                 if not data:
@@ -106,7 +109,7 @@ def check_number(partition: int | None) -> int:
 
 
 async def _read_once(
-    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Wanted | None
+    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Wanted | None, *, asides: bool
 ) -> tuple[int, bytes]:
     """(everything up to here was looked at, the batches wanted of it)."""
     complete = owned.watermark
@@ -115,13 +118,13 @@ async def _read_once(
         return max(after, min(complete, until)), b""
     headers = [header for header in chunk.headers if header.base_id <= until]
     position = until if len(headers) < len(chunk.headers) else min(chunk.last_id, until)
-    return position, _filtered(chunk, headers, wanted)
+    return position, _filtered(chunk, headers, wanted, asides=asides)
 
 
-def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Wanted | None) -> bytes:
+def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Wanted | None, *, asides: bool) -> bytes:
     if wanted is None:
         data = chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
-        return without_asides(data, headers)[0]
+        return data if asides else without_asides(data, headers)[0]
     kept, at = [], 0
     for header in headers:
         part = select(header, chunk.data[at : at + header.length], wanted)

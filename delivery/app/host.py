@@ -50,7 +50,8 @@ from delivery.metrics import Lag, Metrics
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
 from delivery.rpc.server import ThriftServer
-from delivery.storage.base import Chunk, MessageStore
+from delivery.storage.archive.store import ArchivedStore
+from delivery.storage.base import Chunk
 from delivery.storage.tail import TailCache
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,8 @@ class Host:
     """All parts of a region host. `run` owns their tasks."""
 
     def __init__(
-        self, config: HostConfig, record: HostRecord, store: MessageStore, zookeeper: ZooKeeperClient, catalog: Catalog,
-        listeners: list[trio.SocketListener],
+        self, config: HostConfig, record: HostRecord, store: ArchivedStore, zookeeper: ZooKeeperClient,
+        catalog: Catalog, listeners: list[trio.SocketListener],
     ) -> None:  # fmt: skip
         self._config, self._record, self._zookeeper, self._catalog = config, record, zookeeper, catalog
         self.metrics = Metrics()
@@ -85,7 +86,9 @@ class Host:
             self.ownership, store, tail, self.metrics, commit_bytes=config.commit_bytes,
             pending_bytes_max=config.publish_bytes_max,
         )  # fmt: skip
-        self._retention = Retention(self.ownership, store, config.retention_interval_seconds, self.metrics.trimmed)
+        self._retention = Retention(
+            self.ownership, store, config.retention_interval_seconds, self.metrics.trimmed, store.refresh
+        )
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)

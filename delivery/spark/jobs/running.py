@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from delivery.errors import HootError
+from delivery.errors import HootError, from_code
 from delivery.spark.session import session_at
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
@@ -54,3 +61,36 @@ class JobFailed(HootError):
     """Spark could not run a job's tasks, for another reason than what they raise themselves."""
 
     code = "job_failed"
+
+
+def cores(session: SparkSession) -> int:
+    """How many tasks run at a time."""
+    return max(1, session.sparkContext.defaultParallelism)
+
+
+def spread(session: SparkSession, work: Callable[[T], R], tasks: Sequence[T], kind: Any) -> list[R]:
+    """What `work` gives for each task, each on its own somewhere in the cluster; `kind` is the type of what it gives.
+
+    Tasks and outcomes are msgspec's. Raises the first HootError that `work` raised, and JobFailed.
+    """
+    if not tasks:
+        return []
+
+    numbers = session.sparkContext.parallelize(range(len(tasks)), len(tasks))
+    try:
+        told = numbers.map(lambda number: _outcome(work, tasks[number])).collect()
+    except (PySparkException, Py4JError) as error:
+        raise JobFailed(f"Spark could not run the job: {str(error).strip()[:500]}") from error
+    outcomes = [msgspec.msgpack.decode(one) for one in told]
+    for code, text, _ in outcomes:
+        if code:
+            raise from_code(code, text)
+    return [msgspec.convert(value, kind) for _, _, value in outcomes]
+
+
+def _outcome(work: Callable[[T], R], task: T) -> bytes:
+    """What `work` gives, or its error: as an error of a task it would reach the driver as a text with many lines."""
+    try:
+        return msgspec.msgpack.encode(("", "", work(task)))
+    except HootError as error:
+        return msgspec.msgpack.encode((error.code, error.message, None))
