@@ -11,7 +11,8 @@ STAMP := $(VENV)/.installed
 TEST_ARGS ?=
 WORKERS ?= auto
 DEMO_ARGS ?=
-BENCH_ARGS ?= live --size 100 --messages 1000000 --json
+BENCH_ARGS ?= live --size 100 --messages 1000000
+RECORD ?=
 SEEDS ?= 1000
 FIRST ?= 0
 MINUTES ?= 3
@@ -94,8 +95,8 @@ test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end thems
 demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)
 
-bench: $(STAMP) ## measure (BENCH_ARGS="latency --rate 1000 --json")
-	$(BIN)/hoot bench $(BENCH_ARGS)
+bench: $(STAMP) ## measure, against the last recorded run (BENCH_ARGS="latency --rate 1000" RECORD=1)
+	$(BIN)/python -m tests.bench.history $(if $(RECORD),--record) $(BENCH_ARGS)
 
 build: $(STAMP) ## source archive and wheel in dist/
 	rm -rf dist

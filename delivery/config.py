@@ -71,6 +71,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The same for HTTP, where each poll that waits has a connection."""
     waiting_polls_max: int = 4000
     """Polls over HTTP that wait at once, at some 20 KB each; more are answered 503."""
+    poll_messages_max: int = 0
+    """Messages that one poll over HTTP gives at most; 0: all that it asks for, as clients of seed 003 expect."""
+    foreign_transactions: bool = True
+    """Whether topics take write pointers that Hoot's own service did not give out, and knows the age of only."""
     frame_bytes_max: int = 16 * MIB
     """Apache Thrift's own default; holds the largest batch."""
     calls_in_flight_max: int = 64
@@ -205,6 +209,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "connections_max": (1, 1_000_000),
     "http_connections_max": (1, 1_000_000),
     "waiting_polls_max": (0, 1_000_000),
+    "poll_messages_max": (0, 1 << 31),
     "frame_bytes_max": (1, 1 << 30),
     "calls_in_flight_max": (1, 10_000),
     "idle_seconds": (1, 1e6),

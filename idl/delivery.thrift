@@ -190,6 +190,13 @@ struct Transaction {
   3: binary snapshot    // what it sees, as polls take it: Tephra's TTransaction in the binary protocol
 }
 
+/* One that is in progress or invalid. */
+struct TransactionInfo {
+  1: i64 writePointer
+  2: string state       // "in_progress" or "invalid"
+  3: i64 deadlineMs     // as above; 0 for an invalid one
+}
+
 service RegionHost {
   // packed
   /* `generation` is that of the queue that is meant, as its record in ZooKeeper has it: unknown_queue when the queue was
@@ -243,6 +250,11 @@ service RegionHost {
   string transactionState(1: i64 writePointer) throws (1: HootError error)
   /* What one sees who begins no transaction, as polls take it. */
   binary transactionSnapshot() throws (1: HootError error)
+  /* How at most 1000 transactions stand at this moment: as transactionState, or "unknown". Only one that is in progress
+     may write. */
+  list<string> mayWrite(1: list<i64> writePointers) throws (1: HootError error)
+  /* All that are in progress or invalid, oldest first. */
+  list<TransactionInfo> listTransactions() throws (1: HootError error)
   /* Forgets the invalid transactions that began before a time, and says how many: what is left of their messages is
      visible from then on. */
   i32 pruneTransactions(1: i64 beforeMs) throws (1: HootError error)

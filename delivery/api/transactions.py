@@ -14,7 +14,7 @@ from delivery.batch import encode
 from delivery.client.calls import Calls
 from delivery.client.managing import NAME
 from delivery.cluster.transacting import Transacting
-from delivery.errors import NotOwner
+from delivery.errors import InvalidRequest, NotOwner
 from delivery.ids import ID_MAX
 from delivery.messaging.marks import Rollback, rolled_back
 from delivery.messaging.transactions import Snapshot, write_snapshot
@@ -28,8 +28,11 @@ from delivery.transactions.asks import (
     Begun,
     Commit,
     Invalidate,
+    Listed,
     Look,
+    MayWrite,
     Prune,
+    Survey,
     check_pointer,
     check_timeout,
     digests,
@@ -42,10 +45,15 @@ FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "invalidateTransaction": ("writePointer",),
     "transactionState": ("writePointer",),
     "transactionSnapshot": (),
+    "mayWrite": ("writePointers",),
+    "listTransactions": (),
     "pruneTransactions": ("beforeMs",),
     "rollBack": ("queue", "partition", "writePointer"),
 }
 """The calls by their names in the IDL, with their arguments."""
+UNKNOWN: Final = "unknown"
+"""How a transaction stands of which nothing is known, in the answer of `mayWrite`."""
+ASKED_MAX: Final = 1000
 _AT_ONCE: Final = 16
 """In threads: each waits for the manager's answer."""
 
@@ -63,6 +71,8 @@ class TransactionCalls:
             "invalidateTransaction": self._end(Invalidate),
             "transactionState": self._end(Ask),
             "transactionSnapshot": self._look,
+            "mayWrite": self._may_write,
+            "listTransactions": self._survey,
             "pruneTransactions": self._prune,
             "rollBack": self._roll_back,
         }
@@ -96,6 +106,22 @@ class TransactionCalls:
         found = await self._transacting.answer(Look())
         assert isinstance(found, Snapshot)
         return write_snapshot(found)
+
+    async def _may_write(self, pointers: Sequence[int] | None) -> list[str]:
+        if len(pointers or ()) > ASKED_MAX:
+            raise InvalidRequest(f"at most {ASKED_MAX} transactions can be asked for at once")
+        found = await self._transacting.answer(MayWrite(pointers or ()))
+        assert isinstance(found, list)
+        return [str(standing or UNKNOWN) for standing in found]
+
+    async def _survey(self) -> list[Any]:
+        found = await self._transacting.answer(Survey())
+        assert isinstance(found, list)
+        return [
+            self._idl.TransactionInfo(writePointer=one.pointer, state=one.standing, deadlineMs=one.deadline_ms)
+            for one in found
+            if isinstance(one, Listed)
+        ]
 
     async def _prune(self, before_ms: int | None) -> Any:
         return await self._transacting.answer(Prune(before_ms or 0))

@@ -89,7 +89,10 @@ class Host:
         self._sealing = Sealing(catalog)
         self.ownership.on_taken(self._sealing.taken)
         self._retention.on_dropped(self._sealing.trimmed)
-        self._transactions = TransactionService(catalog, self._membership, self._publisher, self.metrics)
+        self._transactions = TransactionService(
+            catalog, self._membership, self._publisher, self.metrics, successor=self._sharing.successor,
+            foreign=config.foreign_transactions,
+        )  # fmt: skip
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
@@ -107,7 +110,11 @@ class Host:
 
     def _make_http(self, catalog: Catalog) -> Connections:
         self._topics = TopicRoutes(
-            Administration(catalog, self._queues), Exchange(self._publisher, self.ownership, self._queues),
+            Administration(catalog, self._queues),
+            Exchange(
+                self._publisher, self.ownership, self._queues, self._transactions.writers,
+                messages_max=self._config.poll_messages_max,
+            ),
             Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
             self._config.waiting_polls_max,
         )  # fmt: skip
@@ -176,6 +183,8 @@ class Host:
         self._stopping = True
         self._topics.waits.end()
         await self._sharing.leave(self._config.grace_seconds)
+        with trio.move_on_after(self._config.grace_seconds):
+            await self._transactions.leave()
         log.info(
             "host %s stops: no new calls; %d deliveries drain", self._record.host, len(self._supervisor.deliveries)
         )

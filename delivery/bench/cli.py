@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from delivery.bench.catalogue import CASES, Case
+from delivery.bench.comparing import compare
 
 if TYPE_CHECKING:
     from delivery.bench.report import Result, Summary
@@ -50,6 +51,7 @@ def _command(case: Case) -> Callable[..., None]:
 
 for _case in CASES:
     bench.command(_case.name, help=_case.about)(_command(_case))
+bench.command()(compare)
 
 
 def _run(case: Case, given: dict[str, Any]) -> None:

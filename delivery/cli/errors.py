@@ -44,6 +44,7 @@ _HINTS = {
     "subscription_exists": "`hoot subscription info QUEUE NAME` shows it",
     "unknown_snapshot": "`hoot subscription snapshot list QUEUE NAME` shows them",
     "snapshot_exists": "take another name, or delete it with `hoot subscription snapshot delete QUEUE NAME SNAPSHOT`",
+    "unknown_transaction": "`hoot transaction list` shows those that are in progress or invalid",
     "unknown_host": "`hoot host list` shows the live ones",
     "host_draining": "name another host, or end its draining with `hoot host drain HOST --undo`",
     "group_mismatch": "ask for what the other members have, or leave the options out",

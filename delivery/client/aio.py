@@ -26,7 +26,7 @@ import trio
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
-from delivery.client.aio_transactions import AsyncTransaction
+from delivery.client.aio_transactions import AsyncManager, AsyncTransaction
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.filtering import Explained
 from delivery.client.looking import SubscriptionInfo
@@ -38,7 +38,6 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.model import QueueSettings
-from delivery.transactions.asks import Standing
 from delivery.transactions.limits import TIMEOUT_MS
 
 __all__ = [
@@ -194,9 +193,10 @@ class AsyncClient:
         """See Client.transaction."""
         return AsyncTransaction(await hop(self._client.transaction, timeout))
 
-    async def transaction_state(self, pointer: int) -> Standing:
-        """See Manager.standing."""
-        return await hop(lambda: self._client.transactions.standing(pointer))
+    @property
+    def transactions(self) -> AsyncManager:
+        """See Client.transactions."""
+        return AsyncManager(self._client.transactions)
 
     async def dead_letters(self, queue: str, subscription: str) -> AsyncDeadLetterQueue:
         """See Client.dead_letters."""

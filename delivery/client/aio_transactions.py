@@ -8,9 +8,11 @@ from typing import Any, Self
 import trio
 
 from delivery.client.aio_queue import hop
+from delivery.client.managing import Manager
 from delivery.client.outgoing import Bytes
 from delivery.client.transactions import Participant, Transaction, TransactionState
 from delivery.messaging.transactions import Snapshot
+from delivery.transactions.asks import Listed, Standing
 
 
 class AsyncTransaction:
@@ -64,3 +66,42 @@ class AsyncTransaction:
     ) -> None:  # fmt: skip
         with trio.CancelScope(shield=True):
             await hop(self._transaction.__exit__, kind, error, trace)
+
+
+class AsyncManager:
+    """See Manager."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    async def standing(self, pointer: int) -> Standing:
+        """See Manager.standing."""
+        return await hop(self._manager.standing, pointer)
+
+    async def info(self, pointer: int) -> Listed:
+        """See Manager.info."""
+        return await hop(self._manager.info, pointer)
+
+    async def all(self) -> list[Listed]:
+        """See Manager.all."""
+        return await hop(self._manager.all)
+
+    async def look(self) -> Snapshot:
+        """See Manager.look."""
+        return await hop(self._manager.look)
+
+    async def abort(self, pointer: int) -> None:
+        """See Manager.abort."""
+        await hop(self._manager.abort, pointer)
+
+    async def invalidate(self, pointer: int) -> None:
+        """See Manager.invalidate."""
+        await hop(self._manager.invalidate, pointer)
+
+    async def prunable(self, before_ms: int | None = None) -> list[Listed]:
+        """See Manager.prunable."""
+        return await hop(self._manager.prunable, before_ms)
+
+    async def prune(self, before_ms: int | None = None) -> int:
+        """See Manager.prune."""
+        return await hop(self._manager.prune, before_ms)

@@ -10,6 +10,7 @@ from delivery.client.admin import Admin, QueueInfo
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.copying import QueueCopy
 from delivery.client.deadletters import DeadLetterQueue
+from delivery.client.forgetting import Forgetting
 from delivery.client.hosts import Owners
 from delivery.client.links import CONNECT_SECONDS
 from delivery.client.managing import Manager, Managers
@@ -56,7 +57,9 @@ class Client(SubscriptionsFace):
         self._calls = calls or Calls(self._owners, self._pool)
         self._admin = Admin(self._catalog, self._owners, self._calls)
         self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
-        self._manager = Manager(Calls(Managers(self._catalog), self._pool))
+        self._manager = Manager(
+            Calls(Managers(self._catalog), self._pool), Forgetting(self._catalog, self._calls).before_ms
+        )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self._former: list[Queue] = []
@@ -149,11 +152,11 @@ class Client(SubscriptionsFace):
         """
         self._open()
         begun = self._manager.begin(check_timeout(round(timeout * 1000)).timeout_ms)
-        return Transaction(begun, self._manager, self._calls, self.queue, timeout)
+        return Transaction(begun, self._manager, self._calls, self._transactional, timeout)
 
     @property
     def transactions(self) -> Manager:
-        """How transactions stand, what one sees now, and pruning. Raises Closed."""
+        """How transactions stand, what one sees now, ending and pruning them. Raises Closed."""
         self._open()
         return self._manager
 
@@ -173,6 +176,11 @@ class Client(SubscriptionsFace):
 
         find()
         return DeadLetterQueue(found, find)
+
+    def _transactional(self, name: str) -> Queue:
+        """A queue that transactions publish to. Raises UnknownQueue."""
+        self._open()
+        return self._queue_of(self._catalog.mark_transactional(name))
 
     def _open(self) -> Admin:
         if self._closed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -15,7 +15,7 @@ from delivery.dispatch.observation import Observation, Stage
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts
-from delivery.metastore.records import HostRecord, SubscriptionRecord
+from delivery.metastore.records import HostRecord, ListenerRecord, SubscriptionRecord
 
 ANSWER_SECONDS: Final = 5.0
 """For one page of a host: it may have to wait two seconds for a subscriber."""
@@ -33,16 +33,24 @@ class Health:
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
 
-    def observations(self, record: SubscriptionRecord, *, attached: bool) -> dict[int, Observation]:
-        """Of all partitions of a subscription. All who may know are asked at once. Raises MetadataUnavailable."""
+    def observations(
+        self, record: SubscriptionRecord, attached: Sequence[ListenerRecord]
+    ) -> dict[int, Observation]:  # fmt: skip
+        """Of all partitions of a subscription, to which these are attached. All who may know are asked at once.
+
+        Raises MetadataUnavailable.
+        """
         live = LiveHosts(self._catalog.readable_hosts()[0])
         owners = self._catalog.readable_owners(record.queue)[0]
         hosts = {partition: live.owner(owners.get(partition)) for partition in record.starts}
         asked = {host.host: host for host in hosts.values() if host is not None}
         if None in hosts.values():  # those who would own it know why they do not
             asked |= {host.host: host for host in live.able}
-        told = self._ask(record, asked) if attached and asked else {}
-        return {partition: _merged(partition, host, told, attached=attached) for partition, host in hosts.items()}
+        unserved: Stage | None = "pulled" if attached else "no_listener"
+        if not all(one.pulls for one in attached):
+            unserved = None
+        told = self._ask(record, asked) if unserved is None and asked else {}
+        return {partition: _merged(partition, host, told, unserved) for partition, host in hosts.items()}
 
     def _ask(self, record: SubscriptionRecord, hosts: Mapping[str, HostRecord]) -> Told:
         with ThreadPoolExecutor(min(len(hosts), HOSTS_AT_ONCE), "hoot-asking") as threads:
@@ -68,15 +76,18 @@ class Health:
             after = page[-1].partition
 
 
-def _merged(partition: int, host: HostRecord | None, told: Told, *, attached: bool) -> Observation:
-    """What the owner told of a partition; without that, what can be said of it from here."""
+def _merged(partition: int, host: HostRecord | None, told: Told, unserved: Stage | None) -> Observation:
+    """What the owner told of a partition; without that, what can be said of it from here.
+
+    `unserved` is the stage of a subscription that no host is to deliver; whoever attaches to it makes one take it.
+    """
     answer = {} if host is None else told.get(host.host, {})
     if isinstance(answer, dict) and partition in answer:
         return answer[partition]
     stage: Stage = "no_owner" if host is None else "starting"
     trouble = ""
-    if not attached:
-        stage = "no_listener"  # whoever attaches makes a host take it
+    if unserved is not None:
+        stage = unserved
     elif isinstance(answer, HootError):
         stage, trouble = "host_unreachable", answer.message
     elif host is None:

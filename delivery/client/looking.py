@@ -126,7 +126,7 @@ class Looking:
         states = self._catalog.states(queue, name)
         attached = self._catalog.members(queue, name)
         listener = next((one.host_port for one in attached if record.kind == "exclusive" and not one.member), None)
-        told = self._health.observations(record, attached=bool(attached))
+        told = self._health.observations(record, attached)
         partitions = []
         for number, start in sorted(record.starts.items()):
             until = record.replay.end(number) if record.replay else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from delivery.client.calls import CALL_SECONDS, Calls
@@ -9,7 +10,8 @@ from delivery.client.hosts import OwnerCatalog, Owners
 from delivery.messaging.transactions import Snapshot, read_snapshot
 from delivery.metastore.live import LiveHosts
 from delivery.metastore.managers.records import OwnerInfo
-from delivery.transactions.asks import Begun, Standing
+from delivery.transactions.asks import Begun, Listed, Standing
+from delivery.transactions.pointers import began_ms
 
 NAME: Final = "transactions"
 """What stands for a queue where the one who manages transactions is sought as an owner."""
@@ -39,9 +41,9 @@ class Managers(Owners):
 class Manager:
     """The calls, to whichever host manages transactions. Thread-safe. Errors that may go away are tried again."""
 
-    def __init__(self, calls: Calls) -> None:
-        """`calls` go by Managers."""
-        self._calls = calls
+    def __init__(self, calls: Calls, forgettable: Callable[[int], int]) -> None:
+        """`calls` go by Managers; `forgettable` is Forgetting.before_ms."""
+        self._calls, self._forgettable = calls, forgettable
 
     def begin(self, timeout_ms: int) -> Begun:
         """A new transaction. Raises InvalidRequest, Throttled, NoHost and other errors of finding the manager."""
@@ -68,6 +70,16 @@ class Manager:
         found: Standing = self._call("transactionState", pointer)
         return found
 
+    def all(self) -> list[Listed]:
+        """All that are in progress or invalid, oldest first."""
+        found = self._call("listTransactions")
+        return [Listed(one.writePointer, one.state, one.deadlineMs) for one in found]
+
+    def info(self, pointer: int) -> Listed:
+        """One of these, or how it ended. Raises UnknownTransaction."""
+        found = next((one for one in self.all() if one.pointer == pointer), None)
+        return found or Listed(pointer, self.standing(pointer), 0)
+
     def look(self) -> Snapshot:
         """What one sees now who begins no transaction."""
         return read_snapshot(self.view())
@@ -76,8 +88,22 @@ class Manager:
         """The same as polls and reads take it."""
         return bytes(self._call("transactionSnapshot"))
 
-    def prune(self, before_ms: int) -> int:
-        """Forget invalid ones that began before a time, and say how many. Raises InvalidRequest."""
+    def prunable(self, before_ms: int | None = None) -> list[Listed]:
+        """The invalid ones that began before a time; without one, those of which no message is stored any more."""
+        invalid = [one for one in self.all() if one.standing == "invalid"]
+        if before_ms is None:
+            before_ms = self._forgettable(began_ms(invalid[0].pointer)) if invalid else 0
+        return [one for one in invalid if began_ms(one.pointer) < before_ms]
+
+    def prune(self, before_ms: int | None = None) -> int:
+        """Forget these, and say how many. Hosts forget those without messages by themselves.
+
+        Where messages of others are left, they are seen as committed from then on. Raises InvalidRequest for a time
+        that is not 25 hours ago.
+        """
+        if before_ms is None:
+            last = self.prunable()[-1:]
+            before_ms = began_ms(last[0].pointer) + 1 if last else 0
         return int(self._call("pruneTransactions", before_ms))
 
     def _call(self, method: str, *args: object) -> Any:  # noqa: ANN401 - a struct of the IDL

@@ -27,12 +27,13 @@ from delivery.transactions.asks import (
     Ask,
     Asked,
     Begin,
-    Begun,
     Commit,
     Expire,
     Invalidate,
     Look,
+    MayWrite,
     Prune,
+    Survey,
 )
 from delivery.transactions.book import Book, Draft
 from delivery.transactions.state import State
@@ -70,6 +71,8 @@ class Seat:
         self._turn = threading.Lock()
         """Held by a round, or by giving up."""
         self._held: _Held | None = None
+        self.successor: HostRecord | None = None
+        """The host that is to manage transactions instead of this one, which is draining."""
 
     @property
     def is_held(self) -> bool:
@@ -81,6 +84,11 @@ class Seat:
         held = self._held
         return (0, 0) if held is None else held.book.counts()
 
+    def oldest_invalid(self) -> int | None:
+        """The first of the invalid ones that this host manages."""
+        held = self._held
+        return None if held is None else held.book.oldest_invalid()
+
     def is_due(self) -> bool:
         """Whether it does, and the time of a transaction is over."""
         held = self._held
@@ -90,13 +98,13 @@ class Seat:
     def at_once(self, ask: Asked) -> Answer:
         """The answer from memory, None where that takes a round. Raises MetadataUnavailable while cut off."""
         session, held = self._member.session, self._held
-        if not isinstance(ask, Begin | Look) or held is None or held.manager.session != session:
+        if not isinstance(ask, Begin | Look | MayWrite | Survey) or held is None or held.manager.session != session:
             return None
         now = self._now_ms()
         with self._lock:
             if isinstance(ask, Begin):
                 return held.book.begin(ask.timeout_ms, now)
-            return None if held.book.needs_lease(now) else held.book.look()
+            return None if held.book.needs_lease(now) else _told(held.book, ask, now)
 
     def work(self, asks: Sequence[Asked]) -> list[Answer | HootError]:
         """A round: what of this is decided is kept when it returns, and nothing was visible before.
@@ -120,17 +128,21 @@ class Seat:
         self._keep(held, held.manager, draft.state())
         with self._lock:
             held.book.adopt(draft)
-            return [_found(held.book, one, now) if isinstance(one, Begin | Look | Ask) else one for one in decided]
+            return [_found(held.book, one, now) if isinstance(one, _Found) else one for one in decided]
 
-    def release(self) -> None:
-        """Give the seat up, so that the next manager need not suppose that anything unknown has begun."""
+    def release(self, to: HostRecord | None = None) -> None:
+        """Give the seat up, so that the next manager need not suppose that anything unknown has begun.
+
+        Whoever asks is sent to the host `to`; without one, the next that is asked takes it.
+        """
+        following = ("", 0) if to is None else (to.host, to.session)
         with self._turn:
             held = self._held
             if held is not None:
                 self._held = None
                 with self._lock:
                     held.book.end_lease()
-                self._keep(held, OwnerInfo("", 0, held.manager.epoch), held.book.state())
+                self._keep(held, OwnerInfo(*following, held.manager.epoch), held.book.state())
 
     def _take(self, session: int) -> _Held:
         self._held = None
@@ -140,6 +152,9 @@ class Seat:
             host = self._directory.host(before.host)
             if host is not None and host.session == before.session and not self._member.is_gone(host):
                 raise NotOwner("another host manages transactions", address=host.host_port)
+        is_named = before is not None and (before.host, before.session) == (self._member.host, session)
+        if self.successor is not None and not is_named:
+            raise NotOwner("this host is draining: it manages no transactions", address=self.successor.host_port)
         state = State() if found is None else found.value.state.taken_over(self._now_ms())
         manager = next_owner(before, self._member.host, session)
         held = _Held(manager, Book(state), Version.NEW if found is None else found.version)
@@ -162,7 +177,12 @@ class Seat:
             raise
 
 
-def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | Begin | Look | Ask:
+_Told = Look | MayWrite | Survey
+_Found = Begin | Ask | _Told
+"""What is found in the book; only the first changes it."""
+
+
+def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | _Found:
     """What is decided on the draft; what is to be found in the book afterwards, as it is."""
     try:
         match ask:
@@ -183,12 +203,20 @@ def _decided(draft: Draft, ask: Asked, now: int) -> Answer | HootError | Begin |
     return None
 
 
-def _found(book: Book, ask: Begin | Look | Ask, now: int) -> Begun | Answer | HootError:
+def _found(book: Book, ask: _Found, now: int) -> Answer | HootError:
     try:
-        if isinstance(ask, Look):
-            return book.look()
         if isinstance(ask, Ask):
             return book.standing(ask.pointer)
-        return book.begin(ask.timeout_ms, now) or Throttled("too many transactions begin at this moment")
+        if isinstance(ask, Begin):
+            return book.begin(ask.timeout_ms, now) or Throttled("too many transactions begin at this moment")
+        return _told(book, ask, now)
     except HootError as error:
         return error
+
+
+def _told(book: Book, ask: _Told, now: int) -> Answer:
+    if isinstance(ask, Look):
+        return book.look()
+    if isinstance(ask, Survey):
+        return book.survey()
+    return [book.may_write(pointer, now) for pointer in ask.pointers]

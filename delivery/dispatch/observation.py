@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
-Stage = Literal["delivering", "starting", "no_listener", "no_owner", "host_unreachable"]
+Stage = Literal["delivering", "starting", "no_listener", "pulled", "no_owner", "host_unreachable"]
 """How far the partition has come towards its listener: a host delivers it; its owner does not do so yet; nobody is
-attached; nobody owns it; its owner does not answer. All but the first two only a client can know."""
+attached; who is attached reads for itself; nobody owns it; its owner does not answer. All but the first two only a
+client can know."""
 
 
 class Callback(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,6 +9,7 @@ The first rule that holds decides, from what stops everything to what stops noth
 | host_unreachable | its owner does not answer | critical |
 | no_listener | nobody is attached | warning |
 | starting | its owner does not deliver it (yet) | warning |
+| pulled | who is attached reads for itself, as a stream of Spark does | fine |
 | paused | somebody paused the subscription | fine |
 | listener_unreachable | as long there was none to the listener, or it does not say that it lives | critical |
 | store_slow | a dead letter cannot be stored, or a read of the store takes longer than `slow_seconds` | warning |
@@ -35,15 +36,16 @@ from delivery.dispatch.observation import Observation
 from delivery.ids import MessageId
 
 Name = Literal[
-    "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "paused", "listener_unreachable",
-    "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "limited", "stalled",
-    "catching_up", "filter_starving", "idle", "healthy",
+    "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "pulled", "paused",
+    "listener_unreachable", "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "limited",
+    "stalled", "catching_up", "filter_starving", "idle", "healthy",
 ]  # fmt: skip
 Level = Literal["fine", "warning", "critical"]
 
 LEVELS: Final[dict[Name, Level]] = {
     "zookeeper_lost": "critical", "no_owner": "critical", "host_unreachable": "critical", "no_listener": "warning",
-    "starting": "warning", "paused": "fine", "listener_unreachable": "critical", "store_slow": "warning",
+    "starting": "warning", "pulled": "fine", "paused": "fine", "listener_unreachable": "critical",
+    "store_slow": "warning",
     "handler_stuck": "critical", "retrying": "warning", "key_parked": "warning", "window_full": "warning",
     "limited": "fine", "stalled": "critical", "catching_up": "fine", "filter_starving": "fine", "idle": "fine",
     "healthy": "fine",
@@ -142,6 +144,15 @@ def _starting(seen: Observation, _: Limits) -> Found:
         return None
     return seen.began_ms, (
         f"its owner {seen.host} has not begun to deliver it{_why(seen.trouble)}: if that lasts, look at its log"
+    )
+
+
+def _pulled(seen: Observation, _: Limits) -> Found:
+    if seen.stage != "pulled":
+        return None
+    return 0, (
+        "who is attached, such as a stream of Spark, reads for itself, and has no handler that is called"
+        f"{_age(seen)}: see its own progress, if that lasts"
     )
 
 
@@ -273,7 +284,7 @@ def _idle(seen: Observation, limits: Limits) -> Found:
 
 _RULES: Final[tuple[tuple[Name, Callable[[Observation, Limits], Found]], ...]] = (
     ("zookeeper_lost", _zookeeper_lost), ("no_owner", _no_owner), ("host_unreachable", _host_unreachable),
-    ("no_listener", _no_listener), ("starting", _starting), ("paused", _paused),
+    ("no_listener", _no_listener), ("starting", _starting), ("pulled", _pulled), ("paused", _paused),
     ("listener_unreachable", _listener_unreachable), ("store_slow", _store_slow), ("handler_stuck", _handler_stuck),
     ("retrying", _retrying), ("key_parked", _key_parked), ("window_full", _window_full),
     ("limited", _limited), ("stalled", _stalled), ("catching_up", _catching_up),

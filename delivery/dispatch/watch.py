@@ -163,7 +163,7 @@ class SubscriptionWatch:
         for place, subscription in subscriptions.items():
             queue, exclusive = queues[place[0]], subscription.kind == "exclusive"
             found = [listeners.get((*place, member)) for member in places[place] if exclusive != bool(member)]
-            present = tuple(one for one in found if one is not None)
+            present = tuple(one for one in found if one is not None and not one.pulls)
             if present and subscription.generation == queue.generation:
                 spread = self._spread(place, subscription, present) if subscription.kind in SPREAD else subscription
                 if spread is not None:

@@ -37,11 +37,14 @@ class Group(NamedTuple):
     ranges: list[Range]
 
 
-def check_limit(limit: int | None) -> int | None:
-    """How many messages a poll gives at most, None for all. Raises InvalidRequest."""
+def check_limit(limit: int | None, messages_max: int = 0) -> int | None:
+    """How many messages a poll gives that asks for `limit`, None for all; never above `messages_max`, unless that is 0.
+
+    Raises InvalidRequest.
+    """
     if limit is not None and limit <= 0:
         raise InvalidRequest(f"a poll gives 1 message or more, not {limit}")
-    return limit
+    return min(limit or messages_max, messages_max) if messages_max else limit
 
 
 class Poll:
@@ -82,6 +85,8 @@ class Poll:
         aside = message.topic.startswith(ASIDE)
         if aside and message.topic != MARKER:
             return None
+        if not aside and not self.start.takes(id_of(message.number)):
+            return None  # what is left out by its id stops nobody
         pointer = pointer_in(message.header_block) if message.header_block else None
         if not self._sees(pointer, message.number):
             return None

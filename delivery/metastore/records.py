@@ -90,6 +90,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     settings: QueueSettings
     topic: TopicRecord | None = None
     """None for a queue that is no topic of a namespace."""
+    transactional: bool = False
+    """Whether it may hold messages of transactions although it is no topic."""
     copy_of: str = ""
     """The generation of the queue that it was made as a copy of, empty for all others."""
 
@@ -154,11 +156,17 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     token: str
     """Random; the listener proves with it that it is the one meant here."""
-    protocol: Literal["packed", "plain"] = "packed"
+    protocol: Literal["packed", "plain", "pull"] = "packed"
+    """How it is served; `pull` is by nobody: it reads for itself, and moves the positions itself."""
     lease: str = ""
     """The id of the region host that holds it for a listener without a session of its own."""
     member: str = ""
     """Its name in a group; empty for the only one of an exclusive subscription."""
+
+    @property
+    def pulls(self) -> bool:
+        """Whether region hosts leave it alone."""
+        return self.protocol == "pull"
 
     @property
     def host_port(self) -> str:

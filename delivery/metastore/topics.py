@@ -54,6 +54,21 @@ class Topics(Queues):
             return changed
         raise crowded(f"topic {queue!r}")
 
+    def mark_transactional(self, queue: str) -> QueueRecord:
+        """Note, before anything is published there in a transaction, that it may be. Raises UnknownQueue."""
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._versioned_queue(queue)
+            if found.value.transactional or found.value.topic is not None:
+                return found.value
+            changed = msgspec.structs.replace(found.value, transactional=True)
+            try:
+                self.managers.queues.update_queue(changed, found.version)
+            except BadVersion:
+                continue
+            return changed
+        raise crowded(f"queue {queue!r}")
+
     def topic_queues(self, prefix: str) -> list[str]:
         """The queues with names that begin with `prefix` and are topics, sorted; damaged ones are left out."""
         names: list[str] = []

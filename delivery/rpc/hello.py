@@ -67,7 +67,7 @@ def _answers(listener: Listener, address: str, queue: str, subscription: str, en
 
 
 def _hello(listener: Listener, address: str, queue: str, subscription: str, end: float) -> object:
-    service = "Listener" if listener.protocol == "packed" else "PlainListener"
+    service = "PlainListener" if listener.protocol == "plain" else "Listener"
     parts, _ = encode_call(service, "hello", 1, (queue, subscription))
     buffer = FrameBuffer(_HELLO_BYTES_MAX)
     with socket.create_connection((address, listener.port), max(end - time.monotonic(), 0.001)) as probe:

@@ -15,6 +15,7 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.filters import check_pattern, filter_of
 from delivery.ids import ID_MAX
+from delivery.metastore.request import check_own_name
 from delivery.model import check_name, near_names
 from delivery.spark.columns import COLUMNS
 
@@ -28,12 +29,12 @@ _NAMES: Final = (
     "queue", "subscribe", "subscribePattern", "assign", "zookeeper", "topics", "filter", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
     "failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders", "columns",
-    "pushFilters",
+    "pushFilters", "subscription", "force",
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN: Final = ("path",)
 """Which `load()` may add."""
-_OF_STREAMS: Final = ("maxoffsetspertrigger", "maxbytespertrigger")
+_OF_STREAMS: Final = ("maxoffsetspertrigger", "maxbytespertrigger", "subscription", "force")
 
 PerPartition = dict[str, dict[int, int]]
 
@@ -64,6 +65,10 @@ class ReadOptions(msgspec.Struct, frozen=True):
     bytes_max: int = 0
     columns: tuple[str, ...] = COLUMNS
     push: bool = False
+    subscription: str = ""
+    """Whose positions a stream's are; "" for its checkpoint alone."""
+    force: bool = False
+    """Take it over from a reader that is alive."""
 
 
 def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -86,6 +91,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         tasks_min=_number(options, "minpartitions"), messages_max=_number(options, "maxoffsetspertrigger"),
         bytes_max=_number(options, "maxbytespertrigger"), columns=_columns(options),
         push=_flag(options, "pushfilters", default=False) and not stream,
+        subscription=_subscription(options, names), force=_flag(options, "force", default=False),
     )  # fmt: skip
 
 
@@ -133,6 +139,16 @@ def _source(options: Mapping[str, str]) -> tuple[tuple[str, ...], str, dict[str,
     if not names:
         raise InvalidRequest("subscribe names no queue")
     return tuple(dict.fromkeys(check_name("queue", name) for name in names)), "", {}
+
+
+def _subscription(options: Mapping[str, str], names: Sequence[str]) -> str:
+    if "subscription" not in options:
+        if "force" in options:
+            raise InvalidRequest("force takes a subscription over: it goes with the option subscription")
+        return ""
+    if len(names) != 1:
+        raise InvalidRequest("a subscription is one queue's: name exactly that queue")
+    return check_own_name(options["subscription"])
 
 
 def _edge(
@@ -217,9 +233,10 @@ def as_offsets(positions: Mapping[tuple[str, int], int]) -> dict[str, dict[str, 
 
 
 def from_offsets(offsets: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    """The opposite. Raises InvalidRequest for what another source wrote."""
+    """The opposite, without what is told beside positions. Raises InvalidRequest for what another source wrote."""
+    positions = {name: each for name, each in offsets.items() if not name.startswith("@")}
     try:
-        plain = msgspec.convert(offsets, dict[str, dict[int, int]], strict=False)
+        plain = msgspec.convert(positions, dict[str, dict[int, int]], strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"the stream's checkpoint was not written by this source: {error}") from None
     return {(queue, number): first - 1 for queue, each in plain.items() for number, first in each.items()}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from delivery.client.calls import Calls
+from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
-from delivery.errors import InvalidRequest, UnknownQueue
+from delivery.errors import HootError, InvalidRequest, UnknownQueue
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -22,7 +23,9 @@ from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 
 ASKED_AT_ONCE: Final = 8
-PUBLISH_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 120.0
+"""What is under way waits so long for a host or ZooKeeper that is away; what begins does not."""
+PAUSE_SECONDS: Final = 0.5
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,8 +34,14 @@ R = TypeVar("R")
 class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
-    def __init__(self, catalog: Catalog, calls: Calls) -> None:
+    def __init__(self, catalog: Catalog, calls: Calls, patience: float) -> None:
         self._catalog, self._calls = catalog, calls
+        self._seconds = max(CALL_SECONDS, patience)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What ZooKeeper knows."""
+        return self._catalog
 
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
@@ -78,14 +87,14 @@ class Engine:
     def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
         """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
 
-        Raises what the owner refuses it with; after PUBLISH_SECONDS what kept it from being stored.
+        Raises what the owner refuses it with; after PATIENCE_SECONDS what kept it from being stored.
         """
         place = (queue.name, partition)
-        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PUBLISH_SECONDS)
+        self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PATIENCE_SECONDS)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""
-        return self._calls.call(queue, partition, method, *args)
+        return self._calls.call(queue, partition, method, *args, timeout=self._seconds)
 
     def tasks(self, spans: Sequence[Span], tasks_min: int) -> list[Span]:
         """The spans, large ones divided."""
@@ -99,15 +108,37 @@ class Engine:
 
 
 @contextmanager
-def engine(zookeeper: str) -> Iterator[Engine]:
-    """An engine for as long as the context lasts. Raises MetadataUnavailable."""
-    with ZooKeeperClient(zookeeper) as session:
-        catalog, pool = open_catalog(session), Pool()
+def engine(zookeeper: str, patience: float = 0.0) -> Iterator[Engine]:
+    """An engine for as long as the context lasts; `patience` is for a ZooKeeper, and hosts, that are away.
+
+    Raises MetadataUnavailable.
+    """
+    session = patiently(lambda: _session(zookeeper), patience)
+    catalog, pool = open_catalog(session), Pool()
+    try:
+        yield Engine(catalog, Calls(Owners(catalog), pool), patience)
+    finally:
+        pool.close()
+        catalog.close()
+        session.stop()
+
+
+def _session(zookeeper: str) -> ZooKeeperClient:
+    session = ZooKeeperClient(zookeeper)
+    session.start()
+    return session
+
+
+def patiently(attempt: Callable[[], T], seconds: float) -> T:
+    """What `attempt` gives, tried again for so long while it raises what may go away; its last error then."""
+    deadline = time.monotonic() + seconds
+    while True:
         try:
-            yield Engine(catalog, Calls(Owners(catalog), pool))
-        finally:
-            pool.close()
-            catalog.close()
+            return attempt()
+        except HootError as error:
+            if not error.retryable or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_SECONDS)
 
 
 def plan(engine: Engine, options: ReadOptions) -> list[Span]:
@@ -117,8 +148,9 @@ def plan(engine: Engine, options: ReadOptions) -> list[Span]:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
     _check_named(options, places)
     held = engine.held(places)
+    strict = options.fail_on_loss
     return [
-        Span(*place, begin(options.start, place, one, strict=options.fail_on_loss), end(options.end, place, one))
+        Span(*place, begin(options.start, place, one, strict=strict), end(options.end, place, one, strict=strict))
         for place, one in held.items()
     ]
 

@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def begin(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
-    """The id behind which to read. Raises InvalidRequest, with `strict`, where an id is named that is gone."""
+    """The id behind which to read. Raises InvalidRequest, with `strict`, for an id that is gone or beyond the end."""
     asked = _asked(edge, place, absent=EARLIEST)
     if asked == EARLIEST:
         return held.first_id - 1 if held.messages else held.last_id
@@ -54,13 +54,25 @@ def begin(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
             f"{place[0]}/{place[1]} holds nothing before id {held.first_id} any more, and the read is to begin at"
             f" {asked}; failOnDataLoss=false begins at what there is"
         )
+    if strict:
+        _check_not_beyond(edge, place, held, asked)
     return asked - 1
 
 
-def end(edge: Edge, place: Place, held: Held) -> int:
-    """The id up to which to read: nothing that is not complete."""
+def end(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
+    """The id up to which to read: nothing that is not complete. Raises InvalidRequest as `begin`."""
     asked = _asked(edge, place, absent=LATEST)
+    if strict:
+        _check_not_beyond(edge, place, held, asked)
     return held.last_id if asked == LATEST else min(asked - 1, held.last_id)
+
+
+def _check_not_beyond(edge: Edge, place: Place, held: Held, asked: int) -> None:
+    if edge.kind == "ids" and asked > held.last_id + 1:
+        raise InvalidRequest(
+            f"{place[0]}/{place[1]} is complete up to id {held.last_id}, and an offset names {asked};"
+            " failOnDataLoss=false takes it for the end"
+        )
 
 
 def _asked(edge: Edge, place: Place, absent: int) -> int:
@@ -82,6 +94,32 @@ def shares(waiting: Mapping[Place, int], limit: int) -> dict[Place, int]:
     if total <= limit:
         return dict(waiting)
     return {place: max(1, count * limit // total) for place, count in waiting.items() if count}
+
+
+def allowances(
+    waiting: Mapping[Place, Span], held: Mapping[Place, Held], messages_max: int, bytes_max: int
+) -> dict[Place, int]:  # fmt: skip
+    """How many messages of each partition to read, so that a batch has about so many and so many bytes; 0: no limit."""
+    counts = {place: span.messages for place, span in waiting.items()}
+    allowed = shares(counts, messages_max or sum(counts.values()))
+    if not bytes_max:
+        return allowed
+    sizes = {place: held[place].bytes / max(1, held[place].messages) for place in waiting}
+    part = min(1.0, bytes_max / max(1.0, sum(count * sizes[place] for place, count in counts.items())))
+    return {place: min(allowed[place], max(1, int(count * part))) for place, count in counts.items()}
+
+
+def lost(left: Mapping[Place, Span], waiting: Mapping[Place, Span]) -> Span | None:
+    """What is gone of that which was `left` of partitions when a batch was planned, now that the next one is to be.
+
+    `waiting` has what is there behind the same ids, and more that came; nothing of a partition where nothing is. A
+    partition that was read on meanwhile is not looked at. None when nothing is gone.
+    """
+    for place, span in left.items():
+        found = waiting.get(place, msgspec.structs.replace(span, messages=0))
+        if found.after == span.after and found.messages < span.messages:
+            return msgspec.structs.replace(span, messages=span.messages - found.messages)
+    return None
 
 
 def pieces(spans: Sequence[Span], tasks_min: int) -> list[list[int]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
@@ -13,7 +14,7 @@ from delivery.errors import HootError
 from delivery.rpc.idl import load_idl
 from delivery.spark.columns import to_arrow
 from delivery.spark.options import ReadOptions
-from delivery.spark.planning import Engine, engine
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
 
 READ_BYTES: Final = 4 * 1024 * 1024
@@ -29,9 +30,16 @@ class MessagesLost(HootError):
 class Task(InputPartition):
     """A span, as Spark carries it to an executor."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, topics: Sequence[str] = (), rule: str = "") -> None:
+        """`topics` and `rule` are those of a stream's subscription, which the options do not tell."""
         super().__init__(None)
         self.span = (span.queue, span.partition, span.after, span.until, span.messages)
+        self.topics, self.rule = tuple(topics), rule
+
+    def chosen(self, options: ReadOptions) -> ReadOptions:
+        """The options with what only the driver knows."""
+        topics, rule = self.topics or options.topics, self.rule or options.filter
+        return msgspec.structs.replace(options, topics=topics, filter=rule)
 
 
 def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -41,9 +49,9 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
     """
     if not isinstance(task, Task):
         return  # what Spark makes of an empty plan
-    span = Span(*task.span)
+    span, options = Span(*task.span), task.chosen(options)
     rows = 0
-    with engine(options.zookeeper) as hosts:
+    with engine(options.zookeeper, PATIENCE_SECONDS) as hosts:
         for part in _batches(hosts, options, span):
             rows += part.num_rows
             yield part

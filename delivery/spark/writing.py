@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from delivery.errors import AnsweredLongAgo, HootError, SequenceReused
 from delivery.spark.cutting import Cut, Cutter, Origin
-from delivery.spark.planning import Engine, engine
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 
 BATCHES_MAX: Final = 8
 BYTES_MAX: Final = 16 * 1024 * 1024
@@ -78,7 +78,7 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
     first = next(some, None)
     if first is None:
         return
-    with engine(zookeeper) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
+    with engine(zookeeper, PATIENCE_SECONDS) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
         cutter = Cutter(origin, queue, hosts.queue)
         for batch in chain([first], some):
             for cut in cutter.add(batch):

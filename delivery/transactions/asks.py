@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import Literal
 
@@ -75,8 +75,30 @@ class Ask(msgspec.Struct, frozen=True):
     pointer: int
 
 
-Asked = Begin | Commit | Abort | Invalidate | Expire | Prune | Look | Ask
-Answer = Begun | Snapshot | int | str | None
+class MayWrite(msgspec.Struct, frozen=True):
+    """Which of these transactions may still write: answered with how each stands, None where that is not known.
+
+    From the manager's memory, as of now: what is kept of them does not matter.
+    """
+
+    pointers: Sequence[int]
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """Answered with all that are Listed; from memory as well."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A transaction that is in progress or invalid."""
+
+    pointer: int
+    standing: Standing
+    deadline_ms: int
+    """0 for an invalid one."""
+
+
+Asked = Begin | Commit | Abort | Invalidate | Expire | Prune | Look | Ask | MayWrite | Survey
+Answer = Begun | Snapshot | list[Listed] | list[Standing | None] | int | str | None
 
 
 def check_timeout(timeout_ms: int | None) -> Begin:

@@ -15,13 +15,8 @@ from collections.abc import Collection
 from delivery.errors import InvalidRequest, Throttled
 from delivery.messaging.names import TRANSACTION_LIFE_MS
 from delivery.messaging.transactions import Snapshot, within
-from delivery.transactions.asks import Begun, Standing
-from delivery.transactions.errors import (
-    TransactionConflict,
-    TransactionFinished,
-    TransactionInvalid,
-    UnknownTransaction,
-)
+from delivery.transactions.asks import Begun, Listed, Standing
+from delivery.transactions.errors import TransactionConflict, UnknownTransaction, refusal
 from delivery.transactions.limits import (
     CHANGED_MAX,
     FINISHED_MAX,
@@ -29,9 +24,9 @@ from delivery.transactions.limits import (
     LEASE_MAX,
     LEASE_MIN,
     LEASE_MS,
-    POINTERS_PER_MS,
     UNFINISHED_MAX,
 )
+from delivery.transactions.pointers import POINTERS_PER_MS, began_ms, first_run, is_run
 from delivery.transactions.state import State
 
 
@@ -83,9 +78,27 @@ class Book:
             raise UnknownTransaction(f"no transaction {pointer} is in progress; it may have ended long ago")
         return "committed" if self._finished[pointer] else "aborted"
 
+    def may_write(self, pointer: int, now: int) -> Standing | None:
+        """`standing` with the time that is left looked at; None for one of which nothing is known."""
+        if self._in_progress.get(pointer, now + 1) <= now:
+            return "invalid"
+        try:
+            return self.standing(pointer)
+        except UnknownTransaction:
+            return None
+
+    def survey(self) -> list[Listed]:
+        """All that are in progress or invalid, oldest first."""
+        found = [Listed(pointer, "in_progress", until) for pointer, until in self._in_progress.items()]
+        return sorted(found + [Listed(pointer, "invalid", 0) for pointer in self._invalid], key=lambda one: one.pointer)
+
     def counts(self) -> tuple[int, int]:
         """How many are in progress, and how many invalid."""
         return len(self._in_progress), len(self._invalid)
+
+    def oldest_invalid(self) -> int | None:
+        """The pointer of the first of them, None without any."""
+        return next(iter(self._invalid), None)
 
     def is_due(self, now: int) -> bool:
         """Whether the time of any transaction is over."""
@@ -95,10 +108,10 @@ class Book:
         """A copy to decide on, with a lease for the next transactions, `begins` of which wait already."""
         found = Draft(self.state())
         given = self.next_pointer - self._kept_pointer + begins
-        if _is_stale(self.next_pointer, now):
-            found.next_pointer = max(self.leased + 1, now * POINTERS_PER_MS)
-            self.end_lease()
         size = max(LEASE_MIN, begins, min(2 * given, LEASE_MAX))
+        if _is_stale(self.next_pointer, now) or not is_run(self.next_pointer, size):
+            found.next_pointer = first_run(self.leased + 1, now)
+            self.end_lease()
         found.leased = max(found.leased, found.next_pointer + size - 1)
         return found
 
@@ -215,10 +228,7 @@ class Draft(Book):
 
     def _refuse(self, pointer: int) -> None:
         """Raise what a transaction that is not in progress is refused with."""
-        standing = self.standing(pointer)
-        if standing == "invalid":
-            raise TransactionInvalid(f"the time of transaction {pointer} was over, or it was invalidated")
-        raise TransactionFinished(f"transaction {pointer} was {standing} before")
+        raise refusal(pointer, self.standing(pointer))
 
     def _conflicts(self, pointer: int, changes: Collection[int]) -> bool:
         return pointer < self._forgotten or any(self._changed.get(key, 0) > pointer for key in changes)
@@ -229,4 +239,4 @@ class Draft(Book):
 
 
 def _is_stale(pointer: int, now: int) -> bool:
-    return now - pointer // POINTERS_PER_MS > LEASE_MS
+    return now - began_ms(pointer) > LEASE_MS

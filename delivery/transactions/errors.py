@@ -31,3 +31,10 @@ class TransactionConflict(HootError):
     """Another transaction changed the same and committed first; this one can only be undone and aborted."""
 
     code = "transaction_conflict"
+
+
+def refusal(pointer: int, standing: str) -> HootError:
+    """What a transaction that is not in progress is refused with."""
+    if standing == "invalid":
+        return TransactionInvalid(f"the time of transaction {pointer} was over, or it was invalidated")
+    return TransactionFinished(f"transaction {pointer} was {standing} before")

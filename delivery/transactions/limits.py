@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-POINTERS_PER_MS: Final = 1_000_000
-"""A write pointer tells when its transaction began."""
 TIMEOUT_MS: Final = 30_000
 """Of a transaction that asks for none."""
 TIMEOUT_MS_MAX: Final = 600_000

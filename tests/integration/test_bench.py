@@ -14,6 +14,8 @@ from delivery.bench.cases import drain, filter as filter_case, live
 from delivery.bench.groups import groups
 from delivery.bench.idle import idle
 from delivery.bench.neighbour import slow_neighbour
+from delivery.bench.peers.every import EVERY
+from delivery.bench.rounds import Load, Round
 from delivery.bench.stage import Setup, queue_for
 from delivery.bench.storm import retry_storm
 from delivery.client import Client
@@ -132,3 +134,10 @@ def test_idle_subscriptions_cost_memory_and_are_awake_when_something_comes(
         found = idle(a_setup(client, engine, tmp_path, subscriptions=6, quiet=0.1))
     assert (found.subscriptions, found.messages) == (6, 6)
     assert None not in (found.alone_mib, found.host_mib, found.processor_percent)
+
+
+def test_hoot_is_compared_by_the_same_rounds_as_its_peers(engine: LocalEngine) -> None:
+    load, cases = Load(size=100, messages=2000, rate=1000, seconds=0.2), ("publish", "drain", "latency")
+    found = {one.case: one for one in Round(EVERY["hoot-os"], engine.address, load).figures(cases)}
+    assert {case: one.messages for case, one in found.items()} == dict(zip(cases, (2000, 2000, 200), strict=True))
+    assert found["latency"].p50_ms is not None

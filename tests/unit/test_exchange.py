@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from delivery.api.rest.administration import Topic
-from delivery.api.rest.errors import TransactionExpired
+from delivery.api.rest.errors import NoSuchWriter, TransactionExpired
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
+from delivery.api.rest.writers import Writers
 from delivery.cluster.queues import QueueTable
 from delivery.errors import (
+    HootError,
     InvalidRequest,
     NotOwner,
     StorageUnavailable,
@@ -22,12 +24,17 @@ from delivery.errors import (
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
+from delivery.transactions.errors import TransactionFinished, TransactionInvalid
+from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
+from tests.writers import refusal, writers
 
 TOPIC = Topic("ns", "t")
 NOW = 1_700_000_000_000
 TX = NOW * 1_000_000
+"""Of a service that is not Hoot's."""
+OWN = first_run(TX, NOW)
 
 
 def scene() -> Scene:
@@ -42,9 +49,9 @@ def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
     play(told, scene())
 
 
-def exchange(stage: Scene) -> Exchange:
+def exchange(stage: Scene, known: Writers | None = None, messages_max: int = 0) -> Exchange:
     queues: QueueTable = stage.cluster  # type: ignore[assignment]
-    return Exchange(stage.publisher, stage.ownership, queues, lambda: stage.now_ms)
+    return Exchange(stage.publisher, stage.ownership, queues, known or writers(), lambda: stage.now_ms, messages_max)
 
 
 async def poll(on: Exchange, tx: bytes | None = None, start: bytes | int | None = None) -> list[bytes]:
@@ -87,6 +94,17 @@ def test_a_poll_ends_where_the_partition_ended_when_it_began() -> None:
     tell(story)
 
 
+def test_a_poll_gives_no_more_than_the_operator_allows() -> None:
+    async def story(stage: Scene) -> None:
+        on = exchange(stage, messages_max=2)
+        await publish(on, b"1", b"2", b"3")
+        for limit, expected in ((None, [b"1", b"2"]), (1, [b"1"]), (2**31 - 1, [b"1", b"2"])):
+            polled = await on.poll(TOPIC, ConsumeRequest(None, True, limit, None))
+            assert await payloads(polled) == expected
+
+    play(story, scene())
+
+
 def test_messages_and_their_groups_end_with_the_ttl_judged_by_the_marker() -> None:
     async def story(stage: Scene, on: Exchange) -> None:
         await publish(on, b"old")
@@ -118,15 +136,64 @@ def test_bodies_that_are_too_old_to_be_kept_are_missing_from_their_group_and_not
 
 
 @pytest.mark.parametrize("bodies", [(b"a",), ()])
-def test_a_transaction_that_is_too_old_publishes_nothing(bodies: tuple[bytes, ...]) -> None:
+def test_a_transaction_that_is_too_old_publishes_and_stores_nothing(bodies: tuple[bytes, ...]) -> None:
     async def story(stage: Scene, on: Exchange) -> None:
         stage.now_ms += 90_000_000
         await publish(on, *bodies, tx=TX)
         stage.now_ms += 1
+        before = len(stage.store.groups)
         with pytest.raises(TransactionExpired):
             await publish(on, *bodies, tx=TX)
+        with pytest.raises(TransactionExpired):
+            await on.store(TOPIC, PublishRequest(TX, [b"a"]))
+        assert len(stage.store.groups) == before
 
     tell(story)
+
+
+@pytest.mark.parametrize(
+    ("standing", "refused", "undoing"),
+    [
+        ("in_progress", None, None),
+        ("committed", TransactionFinished, TransactionFinished),
+        ("aborted", TransactionFinished, None),
+        ("invalid", TransactionInvalid, None),
+        (None, NoSuchWriter, NoSuchWriter),
+    ],
+)
+def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is_taken_back(
+    standing: str | None, refused: type[HootError] | None, undoing: type[HootError] | None
+) -> None:
+    async def story(stage: Scene) -> None:
+        known: dict[int, str | None] = {OWN: "in_progress"}
+        on = exchange(stage, writers(known.get))
+        record = await publish(on, b"a", tx=OWN)
+        assert record is not None
+        known[OWN] = standing
+        before = len(stage.store.groups)
+        assert await refusal(publish(on, b"b", tx=OWN)) is refused
+        assert await refusal(publish(on, tx=OWN)) is refused
+        assert await refusal(on.store(TOPIC, PublishRequest(OWN, [b"b"]))) is refused
+        assert len(stage.store.groups) == before + (3 if refused is None else 0)
+        before = len(stage.store.groups)
+        assert await refusal(on.rollback(TOPIC, record)) is undoing
+        assert len(stage.store.groups) == before + (undoing is None)
+
+    play(story, scene())
+
+
+def test_pointers_of_another_service_are_taken_unless_the_operator_has_none() -> None:
+    async def story(stage: Scene) -> None:
+        record = await publish(exchange(stage), b"1", tx=TX)
+        assert record is not None
+        strict = exchange(stage, writers(foreign=False))
+        assert await refusal(publish(strict, b"2", tx=TX)) is NoSuchWriter
+        assert await refusal(strict.store(TOPIC, PublishRequest(TX, [b"2"]))) is NoSuchWriter
+        assert await refusal(strict.rollback(TOPIC, record)) is NoSuchWriter
+        await publish(strict, b"plain")
+        assert await poll(strict) == [b"1", b"plain"]
+
+    play(story, scene())
 
 
 def test_a_store_that_fails_answers_that_nobody_knows() -> None:

@@ -55,6 +55,7 @@ def test_names_of_options_are_those_of_kafkas_source_in_any_case() -> None:
         ({"queue": "q", "topics": "a,b/c"}, "no topic name"),
         ({"queue": "q", "filter": "body.n <"}, "filter"),
         ({"queue": "q", "maxOffsetsPerTrigger": "5"}, "is for streams"),
+        ({"queue": "q", "subscription": "s"}, "is for streams"),
     ],
 )
 def test_options_that_cannot_be_are_one_error_that_names_them(given: dict[str, str], says: str) -> None:
@@ -73,3 +74,19 @@ def test_positions_of_a_stream_survive_json_and_those_of_another_source_are_refu
     assert from_offsets(as_offsets(positions)) == positions
     with pytest.raises(InvalidRequest, match="not written by this source"):
         from_offsets({"a": 5})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscribe": "a,b", "subscription": "s"}, "one queue's"),
+        ({"subscribePattern": "a.*", "subscription": "s"}, "one queue's"),
+        ({"queue": "q", "subscription": "__own"}, "Hoot's own"),
+        ({"queue": "q", "force": "true"}, "goes with the option subscription"),
+    ],
+)
+def test_a_stream_reads_a_subscription_of_one_queue(given: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        read_options(given, stream=True)
+    options = read_options({"assign": '{"q": [1]}', "subscription": "s", "force": "true"}, stream=True)
+    assert (options.subscription, options.force) == ("s", True)

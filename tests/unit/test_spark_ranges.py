@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from delivery.errors import InvalidRequest
 from delivery.ids import first_id_at
 from delivery.spark.options import Edge
-from delivery.spark.ranges import TASK_MESSAGES, Held, Span, begin, divided, end, pieces, shares
+from delivery.spark.ranges import TASK_MESSAGES, Held, Span, begin, divided, end, lost, pieces, shares
 
 PLACE = ("q", 0)
 HELD = Held(first_id=100, last_id=200, messages=50, bytes=5000)
@@ -46,7 +47,7 @@ def test_an_id_that_is_not_there_any_more_is_an_error_unless_loss_is_allowed() -
     [
         (Edge("latest"), 200),
         (Edge("ids", each={"q": {0: 150}}), 149),
-        (Edge("ids", each={"q": {0: 10**15}}), 200),
+        (Edge("ids", each={"q": {0: 201}}), 200),
         (Edge("ids", each={"q": {0: -1}}), 200),
         (Edge("time", time_ms=10**18), 200),
     ],
@@ -54,7 +55,15 @@ def test_an_id_that_is_not_there_any_more_is_an_error_unless_loss_is_allowed() -
 def test_a_read_ends_before_the_id_or_time_that_is_named_and_never_behind_what_is_complete(
     edge: Edge, until: int
 ) -> None:
-    assert end(edge, PLACE, HELD) == until
+    assert end(edge, PLACE, HELD, strict=True) == until
+
+
+@pytest.mark.parametrize("find", [begin, end])
+def test_an_id_beyond_the_end_is_an_error_unless_loss_is_allowed(find: Any) -> None:
+    edge = Edge("ids", each={"q": {0: 202}})
+    with pytest.raises(InvalidRequest, match="complete up to id 200, and an offset names 202"):
+        find(edge, PLACE, HELD, strict=True)
+    assert find(edge, PLACE, HELD, strict=False) >= 200
 
 
 @given(st.dictionaries(st.tuples(st.just("q"), st.integers(0, 9)), st.integers(0, 10**6)), st.integers(1, 10**6))
@@ -98,3 +107,19 @@ def test_conditions_on_ids_times_partitions_and_topics_choose_what_is_read() -> 
     late = narrow([source.GreaterThan(("timestamp",), when)])
     assert late.after == first_id_at(ms + 1) - 1
     assert narrow([source.LessThan(("timestamp",), when)]).until == first_id_at(ms + 1) - 1
+
+
+@pytest.mark.parametrize(
+    ("now", "gone"),
+    [
+        (Span("q", 0, 150, 200, 20), 0),
+        (Span("q", 0, 150, 300, 90), 0),
+        (Span("q", 0, 170, 300, 4), 0),  # a batch was planned in between: what it took is not gone
+        (Span("q", 0, 150, 300, 17), 3),
+        (None, 20),
+    ],
+)
+def test_what_limits_left_and_is_not_there_any_more_is_lost(now: Span | None, gone: int) -> None:
+    left = Span("q", 0, 150, 200, 20)
+    found = lost({PLACE: left}, {} if now is None else {PLACE: now})
+    assert (0 if found is None else found.messages) == gone

@@ -65,6 +65,7 @@ CASES: list[tuple[Name, Observation]] = [
     ("catching_up", seen(**BEHIND, unreachable_ms=ago(1), unreachable="refused")),
     ("paused", seen(**(BEHIND | QUIET), paused_ms=ago(60), paused_until_ms=NOW + 60_000)),
     ("starting", seen(stage="starting", trouble="a disk is full")),
+    ("pulled", seen(**(BEHIND | QUIET), stage="pulled")),
     ("no_listener", seen(**BEHIND, stage="no_listener")),
     ("host_unreachable", seen(stage="host_unreachable", trouble="refused")),
     ("no_owner", seen(stage="no_owner")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import msgspec
 import trio
 
 from delivery.dispatch.watch import WATCHED_AT_ONCE, Place, Seat, SubscriptionWatch
@@ -27,15 +28,14 @@ class ScriptedTree:
         self.hints: dict[str, Callable[[], None]] = {}
         self.watchers: dict[Place, Callable[[], None]] = {}
         self.unreadable: set[Place] = set()
-        self.requests = 0
-        """For preferences."""
+        self.requests = 0  # for preferences
         self.topics: tuple[str, ...] = ()
         self.damaged: set[str] = set()
-        self.read: list[str] = []
-        """The queues whose records were read."""
+        self.read: list[str] = []  # the queues whose records were read
         self.away = self.throttled = self.deleted = False
         self.kind: Kind = "exclusive"
         self.members: tuple[str, ...] = ("",)
+        self.like = ListenerRecord(address="127.0.0.1", port=1, token="t")
         self.holders: dict[str, tuple[int, ...]] = {}
         self.spreads = 0
 
@@ -84,7 +84,7 @@ class ScriptedTree:
         )  # fmt: skip
 
     def read_listeners(self, seats: Sequence[Seat]) -> list[ListenerRecord | CorruptRecord | None]:
-        return [ListenerRecord(address="127.0.0.1", port=1, token="t", member=member) for *_, member in seats]
+        return [msgspec.structs.replace(self.like, member=member) for *_, member in seats]
 
     def spread(self, queue: str, name: str) -> SubscriptionRecord:
         self.spreads += 1
@@ -307,11 +307,14 @@ def test_a_group_that_is_deleted_while_it_is_read_is_not_there() -> None:
     looking(tree, story)
 
 
-def test_a_listener_of_another_kind_gets_nothing() -> None:
+def test_a_listener_of_another_kind_or_one_that_reads_for_itself_gets_nothing() -> None:
     tree = ScriptedTree("a")
     tree.members = ("", "left-over")
 
     async def story(seen: Seen) -> None:
         assert [one.member for one in (await seen.watch.read(frozenset()))["a"]["mail"].listeners] == [""]
+        tree.like = msgspec.structs.replace(tree.like, protocol="pull")
+        seen.watch.hint("a")
+        assert await seen.read() == {"a": []}
 
     looking(tree, story)

@@ -38,6 +38,10 @@ class TransactionExpired(HootError):
     code = "transaction_expired"
 
 
+class NoSuchWriter(UnknownTransaction):
+    """The same where a topic is written to: 404 would say there that the topic is missing."""
+
+
 _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
     (SlowBody, 408, "send the body without pauses"),
     (UnknownEncoding, 415, "send the body as it is, or with gzip"),
@@ -45,6 +49,7 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
     (UnknownQueue, 404, "create the topic with PUT"),
     (QueueExists, 409, "its properties are changed with PUT …/properties"),
     (TransactionExpired, 500, "begin another transaction"),
+    (NoSuchWriter, 409, "begin another transaction with POST /v1/transactions"),
     (UnknownTransaction, 404, "begin one with POST /v1/transactions"),
     (TransactionFinished, 409, "begin another transaction"),
     (TransactionInvalid, 409, "take back what it published, then abort it"),
@@ -55,9 +60,9 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
 
 STATUS_TEXTS: Final = {
     400: "What was sent means nothing here",
-    404: "There is no such topic",
+    404: "There is no such topic, or transaction",
     408: "The body did not come in time",
-    409: "There is a topic of that name",
+    409: "There is a topic of that name, or the transaction has ended, or met with another one",
     413: "The body, or a message in it, is too large",
     415: "The body is compressed in a way that is not known here",
     500: "The transaction is too old, or the host failed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.errors import TransactionExpired
@@ -25,36 +25,49 @@ from delivery.metastore.records import TopicRecord
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import Clock, wall_clock_ms
+from delivery.transactions.pointers import began_ms
 
 MESSAGES_MAX: Final = 1_000_000
 """In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
-_POINTERS_PER_MS: Final = 1_000_000
-"""A write pointer tells when its transaction began."""
 
 
 T = TypeVar("T")
+
+
+class Standings(Protocol):
+    """What is known of transactions (rest.writers.Writers)."""
+
+    async def check(self, pointer: int) -> None:
+        """Return when the transaction may publish and store; raise a HootError when not."""
+
+    async def check_undo(self, pointer: int) -> None:
+        """The same for taking back what it published."""
 
 
 class Exchange:
     """The calls that the owner of a topic's partition answers. On another host they raise NotOwner, nothing done."""
 
     def __init__(
-        self, publisher: Publisher, ownership: Ownership, queues: QueueTable, now_ms: Clock = wall_clock_ms
+        self, publisher: Publisher, ownership: Ownership, queues: QueueTable, writers: Standings,
+        now_ms: Clock = wall_clock_ms, messages_max: int = 0,
     ) -> None:  # fmt: skip
+        """A poll gives at most `messages_max`, unless that is 0."""
         self._publisher, self._ownership, self._queues, self._now_ms = publisher, ownership, queues, now_ms
+        self._writers, self._messages_max = writers, messages_max
         self._ledgers = Ledgers(now_ms)
 
     async def publish(self, topic: Topic, request: PublishRequest) -> Published | None:
         """Store messages; without any, make visible what was stored under the transaction's pointer.
 
-        Gives what undoes it, None outside transactions. Raises TransactionExpired.
+        Gives what undoes it, None outside transactions. Raises what a transaction that may not write is refused with:
+        TransactionExpired and what Standings.check raises. Nothing is stored then.
         """
         pointer, bodies = request.pointer, _checked(request.messages)
         if pointer is None and not bodies:
             raise InvalidRequest("a publish outside transactions needs a message")
         owned, _ = await self._own(topic)
         if pointer is not None:
-            self._check_life(pointer)
+            await self._check_writer(pointer)
         if pointer is not None and not bodies:
             group = (await self._ledgers.caught_up(owned)).group(pointer)
             stored = await self._store(topic, _packed([marks.marker(pointer, group)]), aside=True)
@@ -66,22 +79,24 @@ class Exchange:
         return None if pointer is None else published(pointer, stored[0].base_id, last)
 
     async def store(self, topic: Topic, request: PublishRequest) -> None:
-        """Store bodies that a later publish under the same pointer makes visible."""
+        """Store bodies that a later publish under the same pointer makes visible. Raises as `publish`."""
         if request.pointer is None or not request.messages:
             raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
         await self._own(topic)
+        await self._check_writer(request.pointer)
         await self._store(topic, _packed(marks.stored(_checked(request.messages), request.pointer)), aside=True)
 
     async def rollback(self, topic: Topic, record: Published) -> None:
-        """Take back what a publish answered with. Twice is fine."""
+        """Take back what a publish answered with. Twice is fine. Raises what Standings.check_undo raises."""
         what = rollback_of(record)
         await self._own(topic)
+        await self._writers.check_undo(what.pointer)
         await self._store(topic, _packed([marks.rolled_back(what)]), aside=True)
 
     async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
         """The messages that there are now, to be read as they are needed."""
         owned, record = await self._own(topic)
-        limit = check_limit(request.limit)
+        limit = check_limit(request.limit, self._messages_max)
         start = read_start(request.start_from, request.inclusive, record.ttl_seconds, self._now_ms())
         snapshot = None if request.transaction is None else read_snapshot(request.transaction)
         until = owned.watermark
@@ -95,12 +110,12 @@ class Exchange:
         except UnknownQueue:
             raise topic.unknown() from None
 
-    def _check_life(self, pointer: int) -> None:
-        age_ms = self._now_ms() - pointer // _POINTERS_PER_MS
-        if age_ms > TRANSACTION_LIFE_MS:
+    async def _check_writer(self, pointer: int) -> None:
+        if self._now_ms() - began_ms(pointer) > TRANSACTION_LIFE_MS:
             raise TransactionExpired(
                 f"transaction {pointer} began more than {TRANSACTION_LIFE_MS // 3_600_000} hours ago"
             )
+        await self._writers.check(pointer)
 
     async def _store(self, topic: Topic, batches: Sequence[bytes], *, aside: bool) -> list[Stored]:
         """Store batches in order; a fault may leave the first ones alone."""

@@ -1,4 +1,7 @@
-"""The OpenAPI document of topics over HTTP, made from `operations`; the types of the JSON bodies give its schemas."""
+"""The OpenAPI document of topics and transactions over HTTP, made from the operations of both.
+
+The types of the JSON bodies give its schemas.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,15 @@ import msgspec
 from delivery.api.rest import avro, texts
 from delivery.api.rest.errors import EVERYWHERE, STATUS_TEXTS, Problem
 from delivery.api.rest.operations import OPERATIONS, Body, Operation
+from delivery.api.rest.transaction_operations import TRANSACTION_OPERATIONS
 from delivery.config import software_version
 from delivery.messaging.names import NAMESPACE_PATTERN, TOPIC_PATTERN
 from delivery.model import NAME_MAX
 
 PATH: Final = "/v1/openapi.json"
 _SCHEMAS: Final = "#/components/schemas/{name}"
-_PATTERNS: Final = {"namespace": NAMESPACE_PATTERN, "topic": TOPIC_PATTERN}
+_PATTERNS: Final = {"namespace": NAMESPACE_PATTERN, "topic": TOPIC_PATTERN, "pointer": "^[0-9]+$"}
+_OPERATIONS: Final = (*OPERATIONS, *TRANSACTION_OPERATIONS)
 
 
 def document() -> dict[str, Any]:
@@ -26,7 +31,7 @@ def document() -> dict[str, Any]:
     shown, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     schemas = dict(zip(map(repr, types), shown, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in _OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
     return {
         "openapi": "3.1.0",
@@ -43,7 +48,7 @@ def document() -> dict[str, Any]:
 
 
 def _bodies() -> Iterator[Body]:
-    for operation in OPERATIONS:
+    for operation in _OPERATIONS:
         yield from (body for body in (operation.body, operation.answer) if body is not None)
 
 

@@ -88,15 +88,15 @@ OPERATIONS: Final = (
     Operation(
         name="publish", method="POST", path=f"{TOPIC}/publish",
         summary="Publish messages; in a transaction without any, those that were stored under its pointer",
-        errors=(400, 404), body=_PUBLISH, answer=_PUBLISHED,
+        errors=(400, 404, 409), body=_PUBLISH, answer=_PUBLISHED,
     ),
     Operation(
         name="store", method="POST", path=f"{TOPIC}/store", summary="Store bodies for a later publish",
-        errors=(400, 404), body=_PUBLISH,
+        errors=(400, 404, 409), body=_PUBLISH,
     ),
     Operation(
         name="rollback", method="POST", path=f"{TOPIC}/rollback", summary="Take back what a publish answered with",
-        errors=(400, 404), body=_PUBLISHED,
+        errors=(400, 404, 409), body=_PUBLISHED,
     ),
     Operation(
         name="poll", method="POST", path=f"{TOPIC}/poll", summary="Messages from a place on", errors=(400, 404),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -12,30 +12,24 @@ from starlette.routing import Route
 
 from delivery.api.rest import texts
 from delivery.api.rest.routes import Answered, Call
+from delivery.api.rest.transaction_operations import (
+    TRANSACTION_OPERATIONS,
+    Begin,
+    Begun,
+    Commit,
+    Prune,
+    Pruned,
+    Seen,
+    Stands,
+)
 from delivery.api.transactions import AnyHost
 from delivery.errors import InvalidRequest
 from delivery.messaging.transactions import read_snapshot
 
 SECONDS: Final = 20.0
 """How long the one who manages transactions is sought, for example when it has just died."""
-_ALL: Final = "/v1/transactions"
-_ONE: Final = f"{_ALL}/{{pointer}}"
 
 T = TypeVar("T")
-
-
-class _Begin(msgspec.Struct):
-    timeout: Annotated[float, msgspec.Meta(ge=0.001, le=1e6)] | None = None
-    """In seconds."""
-
-
-class _Commit(msgspec.Struct):
-    changes: list[bytes] = []
-
-
-class _Prune(msgspec.Struct):
-    before: Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-    """In ms since 1970."""
 
 
 class TransactionRoutes:
@@ -47,47 +41,35 @@ class TransactionRoutes:
 
     def routes(self) -> Sequence[Route]:
         """All paths."""
-        found: list[tuple[str, str, Call]] = [
-            (_ALL, "POST", self._begin),
-            (_ALL, "GET", self._look),
-            (f"{_ALL}/prune", "POST", self._prune),
-            (_ONE, "GET", self._standing),
-            (f"{_ONE}/commit", "POST", self._commit),
-            (f"{_ONE}/abort", "POST", self._end("abortTransaction")),
-            (f"{_ONE}/invalidate", "POST", self._end("invalidateTransaction")),
+        calls = {
+            "begin": self._begin, "look": self._look, "prune": self._prune, "standing": self._standing,
+            "commit": self._commit, "abort": self._end("abortTransaction"),
+            "invalidate": self._end("invalidateTransaction"),
+        }  # fmt: skip
+        return [
+            Route(one.path, self._answered(calls[one.name]), methods=[one.method]) for one in TRANSACTION_OPERATIONS
         ]
-        return [Route(path, self._answered(call), methods=[method]) for path, method, call in found]
 
     async def _begin(self, _: Request, body: bytes) -> Response:
-        wanted = _read(body, _Begin)
+        wanted = _read(body, Begin)
         timeout_ms = 0 if wanted.timeout is None else round(wanted.timeout * 1000)
         begun = await self._host.call("beginTransaction", timeout_ms, seconds=SECONDS)
-        return _json(
-            {
-                "transactionWritePointer": begun.writePointer, "deadline": begun.deadlineMs,
-                "transaction": begun.snapshot,
-            }
-        )  # fmt: skip
+        return _json(Begun(begun.writePointer, begun.deadlineMs, begun.snapshot))
 
     async def _look(self, _: Request, __: bytes) -> Response:
         snapshot = await self._host.call("transactionSnapshot", seconds=SECONDS)
         seen = read_snapshot(snapshot)
-        return _json(
-            {
-                "transaction": snapshot, "readPointer": seen.read_pointer, "inProgress": seen.in_progress,
-                "invalid": seen.invalid,
-            }
-        )  # fmt: skip
+        return _json(Seen(snapshot, seen.read_pointer, list(seen.in_progress), list(seen.invalid)))
 
     async def _prune(self, _: Request, body: bytes) -> Response:
-        before = _read(body, _Prune).before
-        return _json({"pruned": await self._host.call("pruneTransactions", before, seconds=SECONDS)})
+        before = _read(body, Prune).before
+        return _json(Pruned(await self._host.call("pruneTransactions", before, seconds=SECONDS)))
 
     async def _standing(self, request: Request, _: bytes) -> Response:
-        return _json({"state": await self._host.call("transactionState", _pointer(request), seconds=SECONDS)})
+        return _json(Stands(await self._host.call("transactionState", _pointer(request), seconds=SECONDS)))
 
     async def _commit(self, request: Request, body: bytes) -> Response:
-        changes = _read(body, _Commit).changes
+        changes = _read(body, Commit).changes
         await self._host.call("commitTransaction", _pointer(request), changes, seconds=SECONDS)
         return Response()
 

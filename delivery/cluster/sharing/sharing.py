@@ -20,6 +20,7 @@ from delivery.cluster.sharing.placing import Placing
 from delivery.cluster.sharing.takeover import OwnerRecords, Takeovers
 from delivery.cluster.sharing.upkeep import Limits, Upkeep
 from delivery.config import HostConfig
+from delivery.metastore.records import HostRecord
 from delivery.storage.base import MessageStore
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,10 @@ class Sharing:
                 task_status.started()
         finally:
             self._peers.close()
+
+    def successor(self) -> HostRecord | None:
+        """While this host is draining: the one that is to do instead what a single host does for all."""
+        return self._placing.least() if self._giving.draining else None
 
     async def take(self, queue: str, partition: int) -> None:
         """Another host says that this partition is this host's, or nobody's: take it. Raises as `Ownership.acquire`."""

@@ -21,7 +21,7 @@ from delivery.rpc.blocking import BlockingConnection
 from delivery.transactions.errors import TransactionConflict
 from tests.integration.rest.conftest import client_of, several_on
 from tests.integration.several import Several
-from tests.topics import Topics
+from tests.topics import Topics, publish_bytes
 
 pytestmark = pytest.mark.integration
 
@@ -118,6 +118,24 @@ def test_an_invalid_one_is_skipped_and_its_end_is_told(service: Service, topics:
     assert service.call("POST", f"/{short}/commit")[1]["code"] == "transaction_invalid"
 
 
+def test_what_has_ended_writes_nothing_more_and_what_is_committed_is_not_taken_back(
+    service: Service, topics: Topics, topic: str
+) -> None:
+    for end in ("commit", "abort", "invalidate"):
+        writer, _ = service.begin()
+        record = topics.publish(topic, end.encode(), tx=writer)
+        assert service.call("POST", f"/{writer}/{end}")[0] == 200
+        for path in ("publish", "store"):
+            assert topics.post(topic, path, publish_bytes(b"late", tx=writer)).status == 409, (end, path)
+        assert topics.rollback(topic, record).status == (409 if end == "commit" else 200)
+    body = json.dumps({"transactionWritePointer": service.begin()[0] + 1, "messages": ["YQ=="]}).encode()
+    problem = topics.call("POST", f"/{topic}/publish", body, content_type="application/json")
+    assert problem.status == 409
+    assert json.loads(problem.body)["code"] == "unknown_transaction"
+    assert json.loads(problem.body)["hint"]
+    assert topics.bodies(topic) == [b"commit", b"abort", b"invalidate"]
+
+
 def test_what_cannot_be_is_refused_with_a_code_and_a_hint(service: Service) -> None:
     done, _ = service.begin()
     assert service.call("POST", f"/{done}/abort") == (200, None)
@@ -212,6 +230,7 @@ def test_what_fails_on_the_way_to_the_commit_undoes_what_was_published(
     assert (first.seen, second.seen) == (["prepare", "rollback"], ["prepare", "rollback"])
     assert topics.bodies(topic) == []
     client.create_queue(f"{namespace}.other", partitions=3)
+    assert not client.queue_record(f"{namespace}.other").transactional
     rival = client.transaction()
     with pytest.raises(TransactionConflict), client.transaction() as tx:  # noqa: PT012 - as above
         tx.join(Store(changes=[b"row"]))
@@ -222,6 +241,7 @@ def test_what_fails_on_the_way_to_the_commit_undoes_what_was_published(
         rival.publish(queue, b"done")
         rival.commit()
     assert client.transactions.standing(tx.pointer) == tx.state == "aborted"
+    assert client.queue_record(f"{namespace}.other").transactional
     assert topics.bodies(topic) == [b"done", b"undone"]
     assert topics.bodies(topic, tx=service.look()) == [b"done"]
     unable = Store(fails="rollback")

@@ -130,12 +130,12 @@ def test_paging_through_a_stored_group_loses_nothing(topics: Topics, topic: str)
         assert topics.poll(topic, everything[place].id, inclusive=False) == everything[place + 1 :]
 
 
-def test_a_transaction_older_than_25_hours_publishes_nothing(topics: Topics, topic: str) -> None:
+def test_a_transaction_older_than_25_hours_publishes_and_stores_nothing(topics: Topics, topic: str) -> None:
     for tx in (0, -1, 1, fresh_pointer(-90_001 * 10**9)):
         answer = topics.post(topic, "publish", publish_bytes(b"late", tx=tx))
         assert answer.status == 500
         assert b"25 hours" in answer.body
-    topics.store(topic, b"stored", tx=7)
+        assert topics.post(topic, "store", publish_bytes(b"late", tx=tx)).status == 500
     assert topics.post("none", "publish", publish_bytes(b"late", tx=0)).status == 404
     topics.publish(topic, b"young", tx=fresh_pointer(-89_990 * 10**9))
     assert topics.bodies(topic) == [b"young"]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery import NewMessage, connect
+from subscriber import Subscriber
+from tests.integration.embedded import eventually
 from tests.integration.engine import Engine
 
 if TYPE_CHECKING:
@@ -67,3 +69,23 @@ def test_a_new_stream_begins_with_what_comes_after_its_start(
         stored = queue.put(b"after")
     assert run(spark, running, tmp_path, "late") == [1]
     assert read(spark, tmp_path) == [(0, int(stored.id))]
+
+
+def test_a_stream_that_names_a_subscription_moves_it_and_takes_turns_with_a_subscriber(
+    running: Engine, spark: SparkSession, tmp_path: Path
+) -> None:
+    named, heard = {"subscription": "copy", "startingOffsets": "earliest"}, list[int]()
+    with connect(running.address) as client:
+        queue = client.create_queue("by-turns", partitions=2)
+        queue.put_many([NewMessage(b"x")] * 300)
+        assert sum(run(spark, running, tmp_path / "first", "by-turns", **named)) == 300
+        assert client.subscription_info("by-turns", "copy").lag == 0, "its last batch is told, too"
+        later = [int(one.id) for one in queue.put_many([NewMessage(b"y")] * 10)]
+        subscriber = Subscriber("copy", zookeeper=running.address)
+        subscriber.subscribe("by-turns").listener(lambda message: heard.append(message.number))
+        with subscriber:
+            eventually(lambda: len(heard) == 10, "the subscriber goes on where the stream was")
+            eventually(lambda: client.subscription_info("by-turns", "copy").lag == 0, "its positions are saved")
+        assert sorted(heard) == sorted(later)
+        queue.put(b"z")
+    assert run(spark, running, tmp_path / "second", "by-turns", **named) == [1]

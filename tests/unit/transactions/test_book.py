@@ -30,6 +30,7 @@ from delivery.transactions.limits import (
     TIMEOUT_MS_MAX,
     UNFINISHED_MAX,
 )
+from delivery.transactions.pointers import OWN_MS, began_ms, is_own
 from delivery.transactions.state import State
 from tests.metastore_tables import refused
 
@@ -107,6 +108,9 @@ class Model:
             self.take_over()
         for each in self.known:
             assert self.book.standing(each.pointer) == each.state
+            is_over = each.state == "in_progress" and each.deadline <= self.now
+            assert self.book.may_write(each.pointer, self.now) == ("invalid" if is_over else each.state)
+        assert self.book.may_write(self.book.leased + 1, self.now) is None
         self.now += one.wait_ms
 
     def begin(self, timeouts: list[int]) -> None:
@@ -115,6 +119,7 @@ class Model:
                 assert self.book.needs_lease(self.now)
                 continue
             assert all(begun.pointer > one.pointer for one in self.known)
+            assert is_own(begun.pointer)
             assert begun.snapshot.judge(begun.pointer, rolled_back=False) is Verdict.TAKE
             for one in self.known:
                 assert begun.snapshot.judge(one.pointer, rolled_back=False) is AS_SEEN[one.state]
@@ -233,13 +238,26 @@ def test_pointers_tell_the_time_and_a_lease_is_as_large_as_it_was_used() -> None
     book, now = Book(State()), 1_700_000_000_000
     assert book.begin(1000, now) is None
     first = begun(book, now)
-    assert first.pointer == now * 1_000_000
+    assert 0 <= now - began_ms(first.pointer) < OWN_MS
     assert book.state().leased - book.next_pointer < LEASE_MIN
     assert book.begin(1000, now + LEASE_MS + 1) is None
     later = begun(book, now + LEASE_MS + 1)
-    assert later.pointer == (now + LEASE_MS + 1) * 1_000_000
+    assert 0 <= now + LEASE_MS + 1 - began_ms(later.pointer) < OWN_MS
     book.adopt(book.draft(now + LEASE_MS + 1, begins=400))
     assert all(book.begin(1000, now + LEASE_MS + 1) for _ in range(400))
+
+
+def test_a_run_of_pointers_that_is_used_up_is_followed_by_one_that_nobody_else_gives_out() -> None:
+    book, now = Book(State()), 1_700_000_000_000
+    given: list[int] = []
+    while len(given) < 3 * LEASE_MAX:
+        book.adopt(book.draft(now, begins=100))
+        while (one := book.begin(1000, now)) is not None:
+            given.append(one.pointer)
+    assert given == sorted(set(given))
+    assert all(map(is_own, given))
+    assert began_ms(given[-1]) - began_ms(given[0]) <= 2 * OWN_MS
+    assert not any(is_own(now * 1_000_000 + number) for number in range(0, 100_000, 7))
 
 
 def test_every_pointer_of_a_lease_may_have_been_given_out() -> None:

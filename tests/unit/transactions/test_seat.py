@@ -7,16 +7,20 @@ from collections.abc import Callable
 import pytest
 import trio
 
+from delivery.cluster.forgetting import Forgetter
 from delivery.cluster.seat import Seat
 from delivery.cluster.transacting import Transacting
 from delivery.errors import MetadataUnavailable, NotOwner
+from delivery.messaging.names import TRANSACTION_LIFE_MS
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.managers.transactions import Managed, TransactionRecords
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables.memory import MemoryData, MemoryMetaStore
 from delivery.metastore.tables.versions import Version, Versioned
-from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Look
+from delivery.transactions.asks import Abort, Ask, Asked, Begin, Begun, Commit, Invalidate, Look, MayWrite
+from delivery.transactions.forgetting import SKEW_MS
 from delivery.transactions.limits import LEASE_MS
+from delivery.transactions.pointers import began_ms
 from tests.hosting import eventually
 
 BEGIN = Begin(60_000)
@@ -151,7 +155,7 @@ def test_many_that_end_at_once_share_a_round_and_what_is_too_old_is_found_by_its
     writes = host.writes
 
     async def story() -> None:
-        transacting = Transacting(host.seat)
+        transacting = Transacting(host.seat, lambda: None, nobody)
         async with trio.open_nursery() as nursery:
             await nursery.start(transacting.run)
             async with trio.open_nursery() as together:
@@ -165,3 +169,74 @@ def test_many_that_end_at_once_share_a_round_and_what_is_too_old_is_found_by_its
         assert not transacting.manages
 
     trio.run(story)
+
+
+def test_an_invalid_one_is_forgotten_when_that_is_safe_and_nobody_is_asked_before(pair: tuple[Host, Host]) -> None:
+    host, _ = pair
+    pointer = host.begin()
+    host.ask(Invalidate(pointer))
+    answers = [0, host.now + 1000]
+    asked: list[int] = []
+
+    def before_ms(oldest: int) -> int:
+        asked.append(oldest)
+        return answers.pop(0)
+
+    async def story() -> None:
+        transacting = Transacting(host.seat, lambda: None, nobody)
+        forgetter = Forgetter(transacting, before_ms, lambda: host.now)
+        await forgetter.look()
+        assert asked == [], "it is young"
+        host.now += TRANSACTION_LIFE_MS + SKEW_MS + 1000
+        await forgetter.look()
+        assert asked == [began_ms(pointer)]
+        assert transacting.counts() == (0, 1), "messages of it are left"
+        await forgetter.look()
+        assert transacting.counts() == (0, 0)
+        await forgetter.look()
+        assert len(asked) == 2
+
+    trio.run(story)
+
+
+async def nobody(_: HostRecord) -> None:
+    raise AssertionError("there is no other host")
+
+
+def test_a_draining_host_hands_the_seat_to_another_which_is_asked_at_once(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    pointer = first.begin()
+    target = first.host("b")
+
+    async def take(host: HostRecord) -> None:
+        assert host == target
+        with pytest.raises(NotOwner) as refusal:
+            await transacting.answer(BEGIN)
+        assert refusal.value.address == "b.example:7000"
+        assert second.ask(MayWrite([pointer, pointer + 1])) == ["in_progress", None]
+
+    transacting = Transacting(first.seat, lambda: target, take)
+
+    async def story() -> None:
+        assert await transacting.answer(MayWrite([pointer])) == ["in_progress"]
+        await transacting.leave()
+        assert not transacting.manages
+        assert second.seat.is_held
+
+    trio.run(story)
+    assert second.ask(Commit(pointer)) is None
+    found = second.transactions()
+    assert found is not None
+    assert (found.value.manager, found.value.state.in_progress) == (OwnerInfo("b", 1, 2), {})
+
+
+def test_a_draining_host_takes_no_seat_but_the_one_that_it_is_named_for(pair: tuple[Host, Host]) -> None:
+    first, second = pair
+    first.seat.successor = first.host("b")
+    with pytest.raises(NotOwner) as refusal:
+        first.begin()
+    assert refusal.value.address == "b.example:7000"
+    second.begin()
+    second.seat.release(first.host("a"))
+    first.begin()
+    assert first.seat.is_held

@@ -1,0 +1,198 @@
+"""Hosts are killed at each point of a transaction: no group is seen in part, and what was committed stays.
+
+Two topics: in one a group of stored bodies, in the other messages with their bodies. A reader looks all the time.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delivery.embedded import EmbeddedZooKeeper
+from tests.integration.background import Background
+from tests.integration.embedded import eventually
+from tests.integration.rest.conftest import several_on
+from tests.integration.several import Several
+
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
+
+GROUPS, INLINE = "groups", "inline"
+SIZES = {GROUPS: 3, INLINE: 2}
+"""Messages of one transaction in each topic."""
+COMMITTING, UNDOING = ("begun", "stored", "shown", "published"), ("published", "undone in one", "undone")
+"""What has just been done when a host is killed."""
+MAYBE_DONE = {"unknown_outcome", "deadline_exceeded", "host_unreachable"}
+
+
+class GivenUp(Exception):
+    """Nobody knows whether something of the transaction was stored."""
+
+
+class Cluster:
+    """Two hosts, whichever of them live, and a client that asks any of them."""
+
+    def __init__(self, hosts: Several, namespace: str) -> None:
+        self._hosts, self.topics = hosts, f"/v1/namespaces/{namespace}/topics"
+        self._queue = f"{namespace}.{GROUPS}"
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """The answer of any host: status 0 where nobody listens, 1 where none came."""
+        host = random.choice(self._hosts.catalog.hosts())
+        assert host.http_port is not None
+        connection = http.client.HTTPConnection(host.address, host.http_port, timeout=60)
+        try:
+            connection.connect()
+        except OSError:
+            return 0, None
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, sent, {"content-type": "application/json"})
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException):
+            return 1, None
+        finally:
+            connection.close()
+        return answer.status, json.loads(data) if data else None
+
+    def insist(self, method: str, path: str, body: object = None, *, fine: tuple[int, ...] = (200,)) -> Any:
+        """Of what may be asked again: until somebody answers."""
+        found: list[Any] = []
+
+        def answered() -> bool:
+            status, answer = self.ask(method, path, body)
+            assert status in (0, 1, 503, *fine), (path, status, answer)
+            found.append(answer)
+            return status in fine
+
+        eventually(answered, f"{method} {path}", 90)
+        return found[-1]
+
+    def once(self, path: str, body: object) -> Any:
+        """Of what may not: asked again only where nothing can have been stored. Raises GivenUp."""
+        found: list[Any] = []
+
+        def settled() -> bool:
+            status, answer = self.ask("POST", self.topics + path, body)
+            if status == 1 or (status == 503 and answer["code"] in MAYBE_DONE):
+                raise GivenUp
+            assert status in (0, 200, 503), (path, status, answer)
+            found.append(answer)
+            return status == 200
+
+        eventually(settled, path, 90)
+        return found[-1]
+
+    def kill(self, victim: str) -> None:
+        """Kill -9 the owner of the groups, or the one who manages transactions; and start it again."""
+        catalog = self._hosts.catalog
+        found = catalog.transaction_manager() if victim == "manager" else catalog.partition(self._queue, 0)[0]
+        names = [host.host for host in self._hosts.hosts]
+        process = self._hosts.processes[names.index(found.host if found is not None else "")]
+        process.kill()
+        before = set(names)
+        process.start()
+        (new,) = [host for host in catalog.hosts() if host.host not in before]
+        place = self._hosts.processes.index(process)
+        self._hosts.hosts[place] = new
+        for topic in SIZES:
+            self.insist("POST", f"{self.topics}/{topic}/poll", {"limit": 1})
+
+    def committed(self, topic: str, transaction: str) -> list[str]:
+        found = self.insist("POST", f"{self.topics}/{topic}/poll", {"transaction": transaction})
+        return [base64.b64decode(one["payload"]).decode() for one in found]
+
+    def look(self) -> str:
+        return str(self.insist("GET", "/v1/transactions")["transaction"])
+
+
+class Looking(Background):
+    """Reads what is committed, over and over: each transaction whole, and none that is gone again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.looks = 0
+
+    def work(self) -> None:
+        seen: dict[str, set[str]] = {topic: set() for topic in SIZES}
+        while not self._stop.is_set():
+            transaction = self._cluster.look()
+            for topic in SIZES:
+                found = whole(topic, self._cluster.committed(topic, transaction))
+                assert seen[topic] <= found, "what was committed is gone"
+                seen[topic] = found
+            self.looks += 1
+
+
+def whole(topic: str, bodies: list[str]) -> set[str]:
+    """The transactions that are seen in a topic."""
+    counts = Counter(body.partition(":")[0] for body in bodies)
+    assert set(counts.values()) <= {SIZES[topic]}, f"a part of a transaction is seen in {topic}: {counts}"
+    return set(counts)
+
+
+def perform(cluster: Cluster, name: str, kill: Callable[[str], None], *, undo: bool) -> bool:
+    """One transaction; whether it was committed. `kill` hears of each gap."""
+    begun = cluster.insist("POST", "/v1/transactions", {"timeout": 600})
+    pointer = begun["transactionWritePointer"]
+    ending = f"/v1/transactions/{pointer}"
+
+    def messages(count: int, first: int = 0) -> dict[str, object]:
+        bodies = [base64.b64encode(f"{name}:{number}".encode()).decode() for number in range(first, first + count)]
+        return {"transactionWritePointer": pointer, "messages": bodies}
+
+    try:
+        kill("begun")
+        cluster.once(f"/{GROUPS}/store", messages(2))
+        cluster.once(f"/{GROUPS}/store", messages(1, 2))
+        kill("stored")
+        records = {GROUPS: cluster.once(f"/{GROUPS}/publish", messages(0))}
+        kill("shown")
+        records[INLINE] = cluster.once(f"/{INLINE}/publish", messages(2))
+        kill("published")
+    except GivenUp:
+        cluster.insist("POST", f"{ending}/invalidate")
+        return False
+    if not undo:
+        cluster.insist("POST", f"{ending}/commit")
+        return True
+    for gap, (topic, record) in zip(("undone in one", "undone"), records.items(), strict=True):
+        cluster.insist("POST", f"{cluster.topics}/{topic}/rollback", record)
+        kill(gap)
+    cluster.insist("POST", f"{ending}/abort")
+    return False
+
+
+@pytest.mark.parametrize("victim", ["owner", "manager"])
+def test_no_group_is_seen_in_part_and_nothing_is_lost_that_was_committed(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, namespace: str, victim: str
+) -> None:
+    with several_on(zookeeper, tmp_path_factory.mktemp("midway"), 2) as pair:
+        cluster = Cluster(pair, namespace)
+        for topic in SIZES:
+            cluster.insist("PUT", f"{cluster.topics}/{topic}")
+            cluster.committed(topic, cluster.look())
+        done: dict[str, bool] = {}
+        with Looking(cluster) as looking:
+            for number, deadly in enumerate(COMMITTING + UNDOING):
+
+                def kill(gap: str, deadly: str = deadly) -> None:
+                    if gap == deadly:
+                        cluster.kill(victim)
+
+                done[f"{number}"] = perform(cluster, f"{number}", kill, undo=number >= len(COMMITTING))
+            looks = looking.looks
+            eventually(lambda: looking.looks > looks + 1, "one more look at all of it", 90)
+        committed = {name for name, is_committed in done.items() if is_committed}
+        assert committed, "some survive the kills"
+        transaction = cluster.look()
+        for topic in SIZES:
+            assert whole(topic, cluster.committed(topic, transaction)) == committed

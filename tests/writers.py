@@ -1,0 +1,36 @@
+"""Which transactions may write, as a test says it; asked as a host asks that manages transactions itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from delivery.api.rest.writers import Writers
+from delivery.api.transactions import UNKNOWN
+from delivery.errors import HootError
+
+
+class Manager:
+    """In the place of a host's TransactionCalls."""
+
+    manages = True
+
+    def __init__(self, standing: Callable[[int], str | None]) -> None:
+        self._standing = standing
+
+    async def call(self, method: str, pointers: Sequence[int]) -> list[str]:
+        assert method == "mayWrite"
+        return [self._standing(pointer) or UNKNOWN for pointer in pointers]
+
+
+def writers(standing: Callable[[int], str | None] = lambda _: None, *, foreign: bool = True) -> Writers:
+    return Writers(cast("Any", Manager(standing)), cast("Any", None), foreign=foreign)
+
+
+async def refusal(call: Awaitable[object]) -> type[HootError] | None:
+    """What a call is refused with, None where it is not."""
+    try:
+        await call
+    except HootError as error:
+        return type(error)
+    return None
