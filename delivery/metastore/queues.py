@@ -28,7 +28,7 @@ class Queues(Access):
         """A new queue. Raises QueueExists and InvalidRequest."""
         check_name("queue", name)
         check_settings(settings)
-        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic, copy_of)
+        record = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, topic, copy_of=copy_of)
         self.managers.queues.create_queue(record)
         return record
 
