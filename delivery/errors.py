@@ -282,6 +282,18 @@ class CorruptRecord(HootError):
     code = "corrupt_record"
 
 
+class ArchiveUnreadable(HootError):
+    """Archived messages cannot be read here: a file is missing or damaged, or pyarrow is not installed."""
+
+    code = "archive_unreadable"
+
+
+class ArchiveRefused(HootError):
+    """The folder cannot take or hold an archive, or another job is at work there; nothing was recorded."""
+
+    code = "archive_refused"
+
+
 class ProtocolError(HootError):
     """The peer sent what no correct peer sends; the connection is closed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 from zlib import crc32
 
 import msgspec
@@ -33,12 +33,16 @@ Layout = Literal["rows", "batches"]
 """How messages lie in HBase: a row each, which anything can read; or a cell for each record batch, for rate."""
 LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
 
+Isolation = Literal["uncommitted", "committed"]
+"""What readers see of transactions: everything, or nothing before its commit."""
+
 ASIDE: Final = "hoot."
 """Begins the topics of what the engine itself keeps between the messages of a partition (`messaging.marks`).
 
 Batches with such a topic have no other, and no subscription or scanner gets them.
 """
 
+ARCHIVE_FOLDER: Final = re.compile(r"/[^\x00-\x1f]{0,1000}\Z")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z", re.ASCII)
 _LENGTH16 = struct.Struct("<H")
 _LENGTH32 = struct.Struct("<I")
@@ -57,6 +61,13 @@ def check_topic(topic: str) -> str:
     if str(topic).startswith(ASIDE):
         raise InvalidRequest(f"{topic[:60]!r} is no topic name: those that begin with {ASIDE!r} are the engine's own")
     return topic if topic == "" else check_name("topic", topic)
+
+
+def check_isolation(isolation: object) -> Isolation:
+    """`isolation` if there is such a one. Raises InvalidRequest."""
+    if isolation not in get_args(Isolation):
+        raise InvalidRequest(f"isolation is one of {', '.join(get_args(Isolation))}, not {str(isolation)[:40]!r}")
+    return cast("Isolation", isolation)
 
 
 def check_partition(partition: object, partitions: int, queue: str) -> int:
@@ -113,8 +124,25 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     body_bytes_max: int = BODY_BYTES_DEFAULT
     layout: Layout | None = None
     """Of the messages in HBase, for good; None as the hosts are set up. No other store has layouts."""
+    archive: str | None = None
+    """The folder of its archive (docs/spark.md); None before the first `hoot spark archive`."""
+    archive_first: bool = False
+    """Retention drops only what is archived, however long nobody archives anything."""
     closed: bool = False
     """Nothing can be published to it; it takes what is copied from another queue, under the ids of there."""
+
+
+class ArchivedRange(msgspec.Struct, frozen=True, array_like=True):
+    """A file of a partition's archive. It holds all that the partition held above the range before, up to `until`."""
+
+    first_id: int
+    """Of its first batch."""
+    until: int
+    messages: int
+    bytes: int
+    """Of the file."""
+    crc: int
+    """CRC-32C of the file."""
 
 
 def check_settings(settings: QueueSettings) -> QueueSettings:
@@ -130,6 +158,8 @@ def check_settings(settings: QueueSettings) -> QueueSettings:
         wrong.append(f"ttl must be 1 second to 100 years, not {settings.ttl_seconds} s")
     if settings.retention_bytes is not None and not 1 << 20 <= settings.retention_bytes <= 1 << 60:
         wrong.append(f"retention must be at least 1 MiB, not {settings.retention_bytes} bytes")
+    if settings.archive is not None and not ARCHIVE_FOLDER.match(settings.archive):
+        wrong.append(f"archive must be the absolute path of a folder, not {settings.archive[:80]!r}")
     if not 1 <= settings.body_bytes_max <= BODY_BYTES_LIMIT:
         wrong.append(f"body limit must be 1 byte to {BODY_BYTES_LIMIT >> 20} MiB, not {settings.body_bytes_max} bytes")
     if wrong:

@@ -24,6 +24,7 @@ from delivery.model import Message
 from subscriber.aio import AsyncSubscriber
 from subscriber.manual import ManualMessage
 from subscriber.outcomes import Reject, Retry
+from subscriber.recording import Recorder
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Event, State, Subscription
 
@@ -35,6 +36,7 @@ __all__ = [
     "ManualMessage",
     "Message",
     "MessageId",
+    "Recorder",
     "Reject",
     "Retry",
     "RetryPolicy",

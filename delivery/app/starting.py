@@ -8,20 +8,24 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
 
 from delivery.app.host import Host
 from delivery.config import HostConfig, software_version
+from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.placed import hbase_place
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import ArchivedRange
 from delivery.rpc.server import open_listeners
-from delivery.storage.base import MessageStore
+from delivery.storage.archive.store import ArchivedStore
+from delivery.storage.base import MessageStore, PartitionKey
 from delivery.storage.chosen import open_store
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
@@ -45,10 +49,15 @@ async def serve(
         http = [] if config.http_port is None else await _second(thrift, config.address, config.http_port)
         try:
             record = _record(config, _port(thrift), _port(http) if http else None)
-            host = Host(config, record, store, zookeeper, catalog, thrift)
+            archived = ArchivedStore(store, partial(_archived, catalog))
+            host = Host(config, record, archived, zookeeper, catalog, thrift)
             await host.run(http, trio.Event() if stop is None else stop, task_status)
         finally:
             await _close([*thrift, *http])
+
+
+def _archived(catalog: Catalog, keys: Sequence[PartitionKey]) -> Sequence[tuple[ArchivedRange, ...] | HootError]:
+    return catalog.archived_of([(key.queue, key.partition) for key in keys])
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@
     partitions.py      hoot partition …
     metastore.py       hoot metastore …
     transactions.py    hoot transaction …
+    spark              hoot spark …
 
 A module is imported, and its commands are made, when one of them is asked for; so are those of `hoot bench` and
 `hoot demo`, which are commands of their packages. Everything slow to import (ZooKeeper's client, trio, rich) is
@@ -38,6 +39,7 @@ _HERE = {
     "publish": "messages", "scan": "messages", "subscribe": "messages",
     "queue": "queues", "subscription": "subscriptions", "check": "subscriptions", "dlq": "deadletters",
     "host": "hosts", "partition": "partitions", "metastore": "metastore", "transaction": "transactions",
+    "spark": "spark",
 }  # fmt: skip
 """Which module of this package brings a command, in the order of the help."""
 

@@ -126,6 +126,15 @@ def subscribe(
     member: Annotated[
         str | None, typer.Option("--member", metavar="NAME", show_default="a new one", help="Of this one in a group.")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            show_default=False,
+            help="Write down what was delivered when, for hoot spark audit.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the subscription over from another subscriber.")] = False,
     form: options.Format = "text",
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
@@ -144,7 +153,7 @@ def subscribe(
     first = options.first(start, "--from")
     wanted = Subscribing(
         queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
-        _form(form, as_json=as_json), None if kind is None else check_kind(kind), member,
+        _form(form, as_json=as_json), None if kind is None else check_kind(kind), member, record,
     )  # fmt: skip
     wanted.run(zookeeper)
 

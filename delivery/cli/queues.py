@@ -1,9 +1,10 @@
 """`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max, layout, closed}`; `queue info` adds `subscriptions`, a list of names, and `stored`, per partition
-`{partition, host, epoch, first, last, messages, bytes}`. Ids are strings, times ISO 8601 in UTC; null where there is
-none, or where no host could be asked.
+body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and `stored`,
+per partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list of
+`{first, until, messages, bytes}`, one for each file. What is in the archive alone counts in the numbers before it. Ids
+are strings, times ISO 8601 in UTC; null where there is none, or where no host could be asked.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from delivery.cli.output import (
     tell,
 )
 from delivery.cli.purging import purge
+from delivery.ids import MessageId
 from delivery.metastore.records import QueueRecord
-from delivery.model import Durability, Layout, QueueSettings
+from delivery.model import ArchivedRange, Durability, Layout, QueueSettings
 
 if TYPE_CHECKING:
     from delivery.client import StoredPartition
@@ -41,6 +43,13 @@ queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
 DurabilityOption = Annotated[
     Durability | None, typer.Option(help="What an acknowledged publish means: fsync, os or memory.", show_default=False)
 ]
+ArchiveFirst = Annotated[
+    bool | None,
+    typer.Option(
+        "--archive-first/--no-archive-first", show_default=False,
+        help="Whether retention drops only what `hoot spark archive` has archived, for ever if nobody does that.",
+    ),
+]  # fmt: skip
 Ttl = Annotated[
     str | None,
     typer.Option("--ttl", metavar="TIME", help="Drop older messages: 7d, 12h; none keeps them.", show_default=False),
@@ -74,6 +83,7 @@ def create(
     ttl: Ttl = None,
     retention: Retention = None,
     body_limit: BodyLimit = None,
+    archive_first: ArchiveFirst = None,
     layout: Annotated[
         Layout | None,
         typer.Option(help="In HBase: rows or batches; cannot be changed later.", show_default="as the hosts say"),
@@ -84,7 +94,7 @@ def create(
     """Create a queue. Without options: one partition, fsync, messages are kept for ever."""
     from delivery.client import connect
 
-    settings = _changes(durability, ttl, retention, body_limit)
+    settings = _changes(durability, ttl, retention, body_limit, archive_first)
     with connect(zookeeper) as client:
         client.create_queue(name, partitions=partitions, layout=layout, **settings)
         record = client.queue_record(name)
@@ -135,11 +145,16 @@ def info(
         ("retention", size(settings.retention_bytes)),
         ("body limit", size(settings.body_bytes_max)),
         *([] if settings.layout is None else [("layout", settings.layout)]),
+        *([] if settings.archive is None else [("archive", settings.archive)]),
+        *([("retention waits for", "the archive")] if settings.archive_first else []),
         *([("closed", "nobody can publish to it")] if settings.closed else []),
         ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
     ])  # fmt: skip
     print()
     _show_stored(found.partitions)
+    if settings.archive is not None:
+        print()
+        _show_archived(found.partitions)
 
 
 def _show_stored(partitions: Sequence[StoredPartition]) -> None:
@@ -153,6 +168,22 @@ def _show_stored(partitions: Sequence[StoredPartition]) -> None:
     show_table(columns, [_stored_row(one) for one in partitions], total=footer)
     if len(known) < len(partitions):
         tell("where a dash stands for the host, none could be asked: `hoot host list` shows those that live")
+
+
+def _show_archived(partitions: Sequence[StoredPartition]) -> None:
+    columns = [
+        Column("partition", "right"), Column("files", "right"), Column("archived", "right"), Column("size", "right"),
+        Column("from"), Column("until"),
+    ]  # fmt: skip
+    rows = []
+    for one in partitions:
+        sums = [number(len(one.archived)), number(sum(file.messages for file in one.archived)),
+                size(sum(file.bytes for file in one.archived))]  # fmt: skip
+        ends = (
+            [age(one.archived[0].first_id >> 15), age(one.archived[-1].until >> 15)] if one.archived else [NOTHING] * 2
+        )
+        rows.append([str(one.partition), *sums, *ends])
+    show_table(columns, rows)
 
 
 def _stored_row(one: StoredPartition) -> list[str]:
@@ -170,6 +201,7 @@ def update(
     ttl: Ttl = None,
     retention: Retention = None,
     body_limit: BodyLimit = None,
+    archive_first: ArchiveFirst = None,
     closed: Annotated[
         bool | None, typer.Option("--close/--open", help="Let nobody publish to it, or let them.", show_default=False)
     ] = None,
@@ -179,7 +211,7 @@ def update(
     """Change settings of a queue; what is not named stays. The number of partitions cannot be changed."""
     from delivery.client import connect
 
-    changes = _changes(durability, ttl, retention, body_limit)
+    changes = _changes(durability, ttl, retention, body_limit, archive_first)
     if closed is not None:
         changes["closed"] = closed
     if not changes:
@@ -229,6 +261,8 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "retention_bytes": settings.retention_bytes,
         "body_bytes_max": settings.body_bytes_max,
         "layout": settings.layout,
+        "archive": settings.archive,
+        "archive_first": settings.archive_first,
         "closed": settings.closed,
     }
 
@@ -243,7 +277,13 @@ def _stored_fields(one: StoredPartition) -> dict[str, Any]:
         "last": str(one.last) if one.last else None,
         "messages": one.messages if known else None,
         "bytes": one.bytes if known else None,
+        "archived": [_file_fields(file) for file in one.archived],
     }
+
+
+def _file_fields(file: ArchivedRange) -> dict[str, Any]:
+    first, until = str(MessageId(file.first_id)), str(MessageId(file.until))
+    return {"first": first, "until": until, "messages": file.messages, "bytes": file.bytes}
 
 
 def _row(record: QueueRecord) -> list[str]:
@@ -255,8 +295,9 @@ def _row(record: QueueRecord) -> list[str]:
 
 
 def _changes(
-    durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None
-) -> dict[str, Any]:
+    durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None,
+    archive_first: bool | None,
+) -> dict[str, Any]:  # fmt: skip
     """The settings that were named; `none` takes a limit away."""
     changes: dict[str, Any] = {}
     if durability is not None:
@@ -267,6 +308,8 @@ def _changes(
         changes["retention_bytes"] = None if retention == "none" else options.parse_size(retention)
     if body_limit is not None:
         changes["body_bytes_max"] = body_limit
+    if archive_first is not None:
+        changes["archive_first"] = archive_first
     return changes
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import logging
 import re
 import secrets
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 from delivery.cli import logs
@@ -75,10 +77,12 @@ class Subscribing(NamedTuple):
     form: str
     kind: Kind | None = None
     member: str | None = None
+    record: Path | None = None
+    """A folder for what `hoot spark audit` compares."""
 
     def run(self, zookeeper: str) -> None:
         """Print until the limit, SIGTERM or Ctrl-C. Raises the error that ended the subscription."""
-        from subscriber import Subscriber
+        from subscriber import Recorder, Subscriber
 
         listener = PrintingListener(Printer(self.form), self.limit)
         if self.limit == 0:
@@ -87,14 +91,18 @@ class Subscribing(NamedTuple):
         for handler in logging.getLogger().handlers:
             # What the listener raises at its limit, and what follows, is no news to the user.
             handler.addFilter(lambda _: not listener.done.is_set())
-        subscriber = Subscriber(self.name or _passing_name(), zookeeper=zookeeper, force=self.force, member=self.member)
+        name = self.name or _passing_name()
+        subscriber = Subscriber(name, zookeeper=zookeeper, force=self.force, member=self.member)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics or KEEP, start=self.start,
             filter=self.filter or KEEP, kind=self.kind,
         )  # fmt: skip
         subscription.listener(listener.take)
         subscription.batch_listener(listener.flush)
-        with on_sigterm(listener.done.set), subscriber:
+        recording = contextlib.nullcontext() if self.record is None else Recorder(self.record, name)
+        if isinstance(recording, Recorder):
+            subscription.batch_listener(recording)
+        with recording, on_sigterm(listener.done.set), subscriber:
             try:
                 while not listener.done.wait(_LOOK_SECONDS) and subscription.error is None:
                     pass

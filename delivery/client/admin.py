@@ -32,7 +32,7 @@ from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
-from delivery.model import QueueSettings
+from delivery.model import ArchivedRange, QueueSettings
 
 LOOKED_AT_ONCE = 8
 """Subscriptions that are looked at side by side."""
@@ -49,6 +49,8 @@ class StoredPartition(msgspec.Struct, frozen=True):
     last: MessageId
     messages: int
     bytes: int
+    archived: tuple[ArchivedRange, ...] = ()
+    """The files of its archive, oldest first; the numbers above count what is in them alone, too."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -108,7 +110,12 @@ class Admin:
         Looking at a partition that nobody owns yet makes a host take it.
         """
         record = self._catalog.queue(name)
-        partitions = tuple(self._stored(name, number) for number in range(record.settings.partitions))
+        numbers = range(record.settings.partitions)
+        partitions = tuple(self._stored(name, number) for number in numbers)
+        if record.settings.archive is not None:
+            found = [self._catalog.archived(name, number) for number in numbers]
+            pairs = zip(partitions, found, strict=True)
+            partitions = tuple(msgspec.structs.replace(one, archived=files) for one, files in pairs)
         return QueueInfo(record, tuple(self._catalog.subscriptions(name)), partitions)
 
     def hosts(self) -> list[HostRecord]:

@@ -1,10 +1,14 @@
-"""Dropping what queues no longer keep: each owned partition is trimmed, one after another, at an interval."""
+"""Dropping what queues no longer keep: each owned partition is trimmed, one after another, at an interval.
+
+What is dropped may be in an archive, where readers find it from then on: so the store learns what is archived first.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -15,15 +19,19 @@ from delivery.storage.base import MessageStore, PartitionKey
 
 log = logging.getLogger(__name__)
 
+Refresh = Callable[[Sequence[tuple[PartitionKey, str]]], None]
+"""Has the store learn what is archived of partitions, each in its folder (storage.archive.ArchivedStore); blocking."""
+
 
 class Retention:
     """Trims the owned partitions of queues that state an age or a size. `run` owns the loop."""
 
     def __init__(
-        self, ownership: Ownership, store: MessageStore, interval_seconds: float, on_trimmed: Callable[[str, int], None]
-    ) -> None:
+        self, ownership: Ownership, store: MessageStore, interval_seconds: float,
+        on_trimmed: Callable[[str, int], None], refresh: Refresh | None = None,
+    ) -> None:  # fmt: skip
         """`on_trimmed(queue, bytes)` hears of what was dropped."""
-        self._ownership, self._store = ownership, store
+        self._ownership, self._store, self._refresh = ownership, store, refresh
         self._interval_seconds, self._on_trimmed = interval_seconds, on_trimmed
         self._on_dropped: list[Callable[[OwnedPartition], None]] = []
         self._limited: set[PartitionKey] = set()
@@ -39,8 +47,23 @@ class Retention:
         while True:
             await trio.sleep(self._interval_seconds)
             self._limited &= {owned.key for owned in self._ownership}
+            known = await self._learn()
             for owned in self._ownership:
-                await self._trim(owned)
+                if owned.settings.archive is None or owned.key in known:
+                    await self._trim(owned)
+
+    async def _learn(self) -> set[PartitionKey]:
+        """The partitions of which the store knows now what is archived; the others are not trimmed this time."""
+        archives = [(owned.key, owned.settings.archive) for owned in self._ownership]
+        wanted = [(key, folder) for key, folder in archives if folder is not None]
+        if not wanted or self._refresh is None:
+            return set()
+        try:
+            await trio.to_thread.run_sync(partial(self._refresh, wanted))
+        except HootError as error:
+            log.warning("%d archived partitions are not trimmed now: %s", len(wanted), error)
+            return set()
+        return {key for key, _ in wanted}
 
     async def _trim(self, owned: OwnedPartition) -> None:
         settings = owned.settings

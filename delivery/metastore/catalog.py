@@ -13,10 +13,10 @@ from __future__ import annotations
 from delivery.errors import CorruptRecord, HostsRunning, MetadataUnavailable
 from delivery.metastore import records
 from delivery.metastore.access import Managers
+from delivery.metastore.archives import Archives
 from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.parked import Parked
-from delivery.metastore.partitions import Partitions
 from delivery.metastore.placed import CALL_SECONDS, PlacedMetaStore
 from delivery.metastore.records import HostRecord
 from delivery.metastore.snapshots import Snapshots
@@ -38,7 +38,7 @@ def open_catalog(
     return Catalog(zk, PlacedMetaStore(zk, zk, place, call_seconds=call_seconds))
 
 
-class Catalog(Partitions, Snapshots, Parked, Topics, Transactions):
+class Catalog(Archives, Snapshots, Parked, Topics, Transactions):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

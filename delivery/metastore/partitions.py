@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, UnknownQueue
+from delivery.metastore.access import ATTEMPTS, give_way
 from delivery.metastore.errors import KeyExists, NoKey, NoOwnerInfo, OwnerInfoExists
 from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange, check_owner
 from delivery.metastore.queues import Queues
@@ -139,19 +140,30 @@ class Partitions(Queues):
         """Write what owners found that older epochs left, each by itself: None, or why not.
 
         One that a newer owner has written is left alone, a damaged one is written over, and nothing is written where
-        nothing changes.
+        nothing changes. What is archived stays.
         """
+        outcomes = self._write_sealed(found)
+        for attempt in range(1, ATTEMPTS):
+            # Who wrote at the same time may have archived something; a newer owner is found there.
+            late = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, BadVersion | KeyExists)]
+            if not late:
+                break
+            give_way(attempt)
+            for at, outcome in zip(late, self._write_sealed([found[at] for at in late]), strict=True):
+                outcomes[at] = outcome
+        return outcomes
+
+    def _write_sealed(self, found: Sequence[Sealed]) -> list[HootError | None]:
         persistence = self.managers.persistence
         present = persistence.read_topic_persistence_infos([(one.queue, one.partition) for one in found])
         outcomes: list[HootError | None] = [None] * len(found)
         writing = [at for at, (one, there) in enumerate(zip(found, present, strict=True)) if _is_news(one, there)]
         writes = [
-            (found[at].queue, found[at].partition, PersistenceInfo(found[at].ranges), _version_of(present[at]))
-            for at in writing
+            (one.queue, one.partition, _with_ranges(there, one.ranges), _version_of(there))
+            for one, there in ((found[at], present[at]) for at in writing)
         ]
         for at, outcome in zip(writing, persistence.write_topic_persistence_infos(writes), strict=True):
-            # Somebody who wrote at the same time is a newer owner, or one that finds the newer there.
-            if isinstance(outcome, HootError) and not isinstance(outcome, BadVersion | NoKey | KeyExists):
+            if isinstance(outcome, HootError) and not isinstance(outcome, NoKey):  # which the queue took along
                 outcomes[at] = outcome
         return outcomes
 
@@ -193,6 +205,10 @@ def _is_news(found: Sealed, present: Present) -> bool:
         ranges = present.value.ranges
         return ranges != found.ranges and not (ranges and ranges[-1].epoch >= found.epoch)
     return isinstance(present, CorruptRecord) or bool(found.ranges)
+
+
+def _with_ranges(present: Present, ranges: tuple[SealedRange, ...]) -> PersistenceInfo:
+    return PersistenceInfo(ranges, present.value.archived if isinstance(present, Versioned) else ())
 
 
 def _version_of(present: Present) -> Version:

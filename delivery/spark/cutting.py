@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delivery.batch.arrow import pack
 from delivery.errors import InvalidRequest
 from delivery.metastore.records import QueueRecord
 from delivery.model import check_partition, partition_of
 from delivery.spark.incoming import check_sizes, grouped, incoming, running_bytes
-from delivery.spark.packing import pack
 
 # A batch's rows and bytes, and a block's. They are part of what makes a task that runs again send the same batches:
 # a change of them breaks that for jobs that are under way.

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delivery.batch.arrow import lengths, values_of
 from delivery.errors import InvalidRequest, MessageTooLarge
 from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_MAX, QueueSettings, check_topic
 
@@ -89,21 +90,9 @@ def header_blocks(headers: pa.Array) -> pa.Array:
     return blocks
 
 
-def lengths(column: pa.Array) -> pa.Array:
-    """How many bytes each value has, 0 where there is none."""
-    found = pc.binary_length(column)
-    return pc.fill_null(found, 0) if found.null_count else found
-
-
 def longest(column: pa.Array) -> int:
     """How many bytes the longest value has."""
     return int(pc.max(lengths(column)).as_py() or 0)
-
-
-def values_of(numbers: pa.Array, width: int) -> memoryview:
-    """The bytes of numbers of this width, of which none is missing."""
-    at = numbers.offset * width
-    return memoryview(numbers.buffers()[1])[at : at + len(numbers) * width]
 
 
 def _counted(numbers: pa.Array, kind: pa.DataType) -> pa.Array:

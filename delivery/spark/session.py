@@ -20,15 +20,17 @@ from delivery.errors import DataFolderError
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     # The columns' times are UTC; the machine's zone must not shift what is printed.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's own choice is a type of Parquet's that other programs have given up.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Line numbers of the caller in error messages; they cost a call into Java for every column expression.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 # Spark reads its log's settings before its own: only a file given to the JVM quiets its first lines, too.
 _LOG_SETTINGS = """\
@@ -49,18 +51,26 @@ def local_session(name: str, work: Path, *, cores: int = 2, settings: Mapping[st
     The data source `hoot` is registered by Spark itself (see pyspark_hoot.py). Raises EmbeddedError when there is no
     Java that Spark can use, and DataFolderError when `work` cannot be written.
     """
-    _set_environment(work)
+    return session_at(f"local[{cores}]", name, work, cores=cores, settings=settings)
+
+
+def session_at(
+    master: str, name: str, work: Path, *, cores: int, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """As `local_session`, for any master; a cluster's workers must reach this machine, and find Hoot installed."""
+    local = master.startswith("local")
+    _set_environment(work, local=local)
     log_settings = work.absolute() / "log4j2.properties"
     chosen = {
         **_SETTINGS,
+        **(_LOOPBACK if local else {}),
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_written(log_settings)}"',
         "spark.local.dir": str(work / "local"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.shuffle.partitions": str(cores),
         **(settings or {}),
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    return builder.config(map=dict(chosen)).getOrCreate()
+    return SparkSession.builder.master(master).appName(name).config(map=dict(chosen)).getOrCreate()
 
 
 def _written(log_settings: Path) -> Path:
@@ -72,10 +82,12 @@ def _written(log_settings: Path) -> Path:
     return log_settings
 
 
-def _set_environment(work: Path) -> None:
+def _set_environment(work: Path, *, local: bool) -> None:
     os.environ["JAVA_HOME"] = str(spark_java_home(work))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Workers are Python processes of their own: from a checkout they find Hoot only by the path.
     ours = str(Path(delivery.__path__[0]).resolve().parent)
     paths = [ours, *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != ours)]

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from delivery.spark.cutting import Origin
 from delivery.spark.sinkoptions import WriteOptions
-from delivery.spark.writing import write_task
+from delivery.spark.writing import write_paced, write_task
 
 _QUERY = "sql.streaming.queryId"
 _MICRO_BATCH = "streaming.sql.batchId"
@@ -26,7 +26,10 @@ class HootWriter(DataSourceArrowWriter):
         """The rows of a task; they are stored when this returns. Raises as `write_task`."""
         options = self._options
         origin = Origin(f"write {options.write_id}", _task().partitionId())
-        write_task(options.zookeeper, options.queue, origin, iterator)
+        if options.rate:
+            write_paced(options.zookeeper, options.queue, origin, iterator, options.rate)
+        else:
+            write_task(options.zookeeper, options.queue, origin, iterator)
         return WriterCommitMessage()
 
 

@@ -14,9 +14,12 @@ from delivery.model import check_name, near_names
 from delivery.spark.columns import COLUMNS
 from delivery.spark.options import known_options, zookeeper_of
 
-_NAMES: Final = ("queue", "zookeeper", "writeId")
+_NAMES: Final = ("queue", "zookeeper", "writeId", "rowsPerSecond")
 _SPARKS_OWN: Final = ("path", "checkpointlocation")
 """Which `save()` and `start()` may add."""
+
+RATE_MAX: Final = 1e9
+"""Rows a second; far above what a task can store."""
 
 _TEXT: Final = "string"
 _BYTES: Final = "string or binary"
@@ -35,6 +38,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """"" when each row names its own."""
     write_id: str = ""
     """Of a batch: what makes a repeated job the same."""
+    rate: float = 0.0
+    """Rows a second that each task of a batch stores at most; 0 for as many as it can."""
 
 
 def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> WriteOptions:
@@ -44,13 +49,28 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
         raise InvalidRequest('a queue cannot be overwritten; .mode("append") adds to it')
     if stream and "writeid" in options:
         raise InvalidRequest("writeId is for batches: a stream is known by its checkpoint")
+    if stream and "rowspersecond" in options:
+        raise InvalidRequest("rowsPerSecond is for batches: a stream has the pace of its source")
     if options.get("writeid") == "":
         raise InvalidRequest("writeId is empty; it is a text that no other write has")
     queue = options.get("queue", "")
     if "queue" in options:
         check_name("queue", queue)
     check_columns(schema, queue_given=bool(queue))
-    return WriteOptions(zookeeper_of(options), queue, options.get("writeid", uuid4().hex))
+    return WriteOptions(zookeeper_of(options), queue, options.get("writeid", uuid4().hex), _rate(options))
+
+
+def _rate(options: Mapping[str, str]) -> float:
+    text = options.get("rowspersecond")
+    if text is None:
+        return 0.0
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= RATE_MAX:
+        raise InvalidRequest(f"rowsPerSecond must be a number above 0, not {text[:40]!r}")
+    return rate
 
 
 def check_columns(schema: StructType, *, queue_given: bool) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import chain
 from typing import Final, Self
 
+import msgspec
 import pyarrow as pa
 
 from delivery.errors import AnsweredLongAgo, HootError, SequenceReused
 from delivery.spark.cutting import Cut, Cutter, Origin
+from delivery.spark.pacing import paced
 from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 
 BATCHES_MAX: Final = 8
@@ -80,12 +83,27 @@ def write_task(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Rec
         return
     with engine(zookeeper, PATIENCE_SECONDS) as hosts, Outlets(lambda cut: store(hosts, cut)) as outlets:
         cutter = Cutter(origin, queue, hosts.queue)
-        for batch in chain([first], some):
-            for cut in cutter.add(batch):
-                outlets.put(cut)
-        for cut in cutter.finish():
+        _put_all(cutter, chain([first], some), outlets)
+
+
+def _put_all(cutter: Cutter, rows: Iterable[pa.RecordBatch], outlets: Outlets) -> None:
+    for batch in rows:
+        for cut in cutter.add(batch):
             outlets.put(cut)
-        outlets.finish()
+    for cut in cutter.finish():
+        outlets.put(cut)
+    outlets.finish()
+
+
+def write_paced(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.RecordBatch], rate: float) -> None:
+    """As `write_task`, but at most `rate` rows a second. Each piece is stored before the next one is sent."""
+    with engine(zookeeper, PATIENCE_SECONDS) as hosts:
+        began = time.monotonic()
+        for piece in paced(rows, rate):
+            time.sleep(max(0.0, began + piece.due - time.monotonic()))
+            cutter = Cutter(msgspec.structs.replace(origin, round=piece.number), queue, hosts.queue)
+            with Outlets(lambda cut: store(hosts, cut)) as outlets:
+                _put_all(cutter, piece.rows, outlets)
 
 
 def store(hosts: Engine, cut: Cut) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.errors import HootError
+from delivery.ids import ID_MAX
 from delivery.model import Durability, QueueSettings
 from delivery.storage.sealed import EpochIds
 
@@ -124,8 +125,11 @@ class MessageStore(Protocol):
     def count(self, key: PartitionKey, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`: index entries and at most two stretches."""
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
-        """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed."""
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
+        """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed.
+
+        Nothing above `until` is dropped (what memory alone holds is bounded all the same).
+        """
 
     def prepare_release(self, key: PartitionKey) -> None:
         """The partition will be released soon, and is appended to until then: do what makes the next `open` quick.

@@ -14,6 +14,7 @@ from typing import Final
 from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
+from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
 from delivery.storage.order import assert_in_order
@@ -85,11 +86,11 @@ class MemoryPartition:
         with self._lock:
             return max(0, self._rank(until) - self._rank(after))
 
-    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest batches that `settings` no longer keep; the bytes freed. A batch is a segment here."""
         with self._lock:
             sizes = [(header.length, header.last_id) for header, _ in self._batches]
-            return self._drop(expired(sizes, self._bytes, settings, now_ms))
+            return self._drop(expired(sizes, self._bytes, settings, now_ms, until))
 
     def _end(self, until: int) -> int:
         return bisect_right(self._last_ids, until)
@@ -182,13 +183,13 @@ class MemoryStore:
         view = self._view(key)
         return view.partition.count(after, min(until, view.last_id))
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""
         with self._disk.lock:
             view = self._view(key)
             _check_standing(view, key)
             view.settings = settings
-            return view.partition.trim(settings, now_ms)
+            return view.partition.trim(settings, now_ms, until)
 
     def prepare_release(self, key: PartitionKey) -> None:
         """See `MessageStore.prepare_release`. Opening takes no time here."""

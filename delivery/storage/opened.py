@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from delivery.batch.select import Refuses
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable
+from delivery.ids import ID_MAX
 from delivery.model import PARTITIONS_MAX, QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionKey
 
@@ -28,7 +29,7 @@ class Opened(Protocol):
     def count(self, after: int, until: int) -> int:
         """See `MessageStore.count`; by any thread."""
 
-    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`; by one thread at a time."""
 
 
@@ -63,10 +64,10 @@ class OpenedPartitions(ABC, Generic[_Kind]):
         """See `MessageStore.count`."""
         return self._partition(key).count(after, until)
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""
         with self._lock(key):
-            return self._partition(key).trim(settings, now_ms)
+            return self._partition(key).trim(settings, now_ms, until)
 
     def release(self, key: PartitionKey) -> None:
         """See `MessageStore.release`."""

@@ -169,6 +169,19 @@ def test_a_reader_below_what_is_left_goes_on_at_the_first_that_is(store: Message
     assert store.count(KEY, 0, 100) == len(headers_of(store)) == 41 - first
 
 
+@pytest.mark.parametrize(
+    "limit", [QueueSettings(ttl_seconds=5), QueueSettings(retention_bytes=1 << 20)], ids=["age", "size"]
+)
+def test_nothing_above_an_id_is_trimmed_whatever_the_settings_say(store: MessageStore, limit: QueueSettings) -> None:
+    base = first_id_at(NOW_MS - 60_000)
+    for number in range(30):
+        store_all(store, [sized(base + number, 100_000)])
+    assert store.trim(KEY, limit, NOW_MS, base - 1) == 0
+    store.trim(KEY, limit, NOW_MS, base + 9)
+    assert base < store.bounds(KEY).first_id <= base + 10
+    assert [one.base_id for one in headers_of(store)][-20:] == [base + number for number in range(10, 30)]
+
+
 def test_trimming_leaves_what_is_appended_later(store: MessageStore) -> None:
     old, new = first_id_at(NOW_MS - 10_000), first_id_at(NOW_MS)
     store_all(store, [batch(old, [b"old"])])

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
+from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.producers import Producers
@@ -178,7 +179,7 @@ class SimulatedStore:
         rows = self._view(key).shelf.rows
         return sum(row.header.count for row in rows if after < row.header.base_id and row.header.last_id <= until)
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See MessageStore.trim; nothing ever gets too old here."""
         return 0
 

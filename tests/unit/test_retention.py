@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 from trio.testing import MockClock
 
-from delivery.cluster.retention import Retention
-from delivery.errors import Fenced, NotOwner, StorageUnavailable
+from delivery.cluster.retention import Refresh, Retention
+from delivery.errors import Fenced, MetadataUnavailable, NotOwner, StorageUnavailable
+from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
 from delivery.publish.pending import Stored
 from delivery.storage.base import PartitionKey
@@ -24,19 +25,26 @@ class TrimmingStore(FaultyStore):
         self.trims = 0
         self.fail_trim: Fenced | StorageUnavailable | None = None
 
-    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         self.trims += 1
         if self.fail_trim is not None:
             raise self.fail_trim
-        return super().trim(key, settings, now_ms)
+        return super().trim(key, settings, now_ms, until)
 
 
-def follow(scene: Scene, story: Callable[[list[tuple[str, int]]], Awaitable[None]]) -> None:
+KEY = PartitionKey("orders", "g1", 0)
+
+
+def follow(
+    scene: Scene, story: Callable[[list[tuple[str, int]]], Awaitable[None]], refresh: Refresh | None = None
+) -> None:
     """Run a story beside a Retention that looks every ten seconds of a virtual clock."""
 
     async def run() -> None:
         freed: list[tuple[str, int]] = []
-        retention = Retention(scene.ownership, scene.store, 10.0, lambda queue, size: freed.append((queue, size)))
+        retention = Retention(
+            scene.ownership, scene.store, 10.0, lambda queue, size: freed.append((queue, size)), refresh
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(scene.ownership.run)
             await nursery.start(scene.publisher.run)
@@ -118,3 +126,29 @@ def test_the_store_hears_once_that_a_queue_has_no_limit_any_more() -> None:
         assert store.trims == 3
 
     follow(scene, story)
+
+
+def test_the_store_learns_what_is_archived_before_anything_is_dropped() -> None:
+    """A partition of which that cannot be told now keeps what it has."""
+    store = TrimmingStore()
+    scene = Scene(ScriptedCluster(queue_record(ttl_seconds=60.0, archive="/archive")), store)
+    learnt: list[tuple[PartitionKey, str]] = []
+    away = True
+
+    def learn(wanted: Sequence[tuple[PartitionKey, str]]) -> None:
+        if away:
+            raise MetadataUnavailable("away")
+        assert store.bounds(KEY).messages == 1, "not yet"
+        learnt.extend(wanted)
+
+    async def story(freed: list[tuple[str, int]]) -> None:
+        nonlocal away
+        assert isinstance(await scene.publish(b"long ago"), Stored)
+        await trio.sleep(11)
+        assert (freed, store.trims) == ([], 0)
+        away = False
+        await trio.sleep(10)
+        assert learnt == [(KEY, "/archive")]
+        assert [queue for queue, _ in freed] == ["orders"]
+
+    follow(scene, story, learn)

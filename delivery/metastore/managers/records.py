@@ -18,7 +18,7 @@ from delivery.metastore.slots import Ranges, slot_of, wrong_in_ranges
 from delivery.metastore.tables.base import Found
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Versioned
-from delivery.model import PARTITIONS_MAX, check_name, check_partition, lay_out
+from delivery.model import PARTITIONS_MAX, ArchivedRange, check_name, check_partition, lay_out
 
 SEPARATOR: Final = "\x01"
 """Between the parts of a key, as Hedwig had it: below all characters of names, so that a queue's keys lie together."""
@@ -50,9 +50,11 @@ class SealedRange(msgspec.Struct, frozen=True):
 
 
 class PersistenceInfo(msgspec.Struct, frozen=True):
-    """The sealed ranges of a partition, oldest first (Hedwig: LedgerRanges)."""
+    """The sealed ranges of a partition, oldest first (Hedwig: LedgerRanges), and what of it is archived."""
 
     ranges: tuple[SealedRange, ...]
+    archived: tuple[ArchivedRange, ...] = ()
+    """The files in the queue's archive (`QueueSettings.archive`), oldest first."""
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -165,12 +167,17 @@ def check_owner(owner: OwnerInfo) -> str | None:
 
 
 def check_persistence(info: PersistenceInfo) -> str | None:
-    """What is wrong with sealed ranges, None when nothing is."""
+    """What is wrong with sealed and archived ranges, None when nothing is."""
     before = SealedRange(0, 0, 0)
     for one in info.ranges:
         if not before.epoch < one.epoch <= EPOCH_MAX or not before.last_id < one.first_id <= one.last_id <= ID_MAX:
             return f"{one} after {before}"
         before = one
+    until = 0
+    for file in info.archived:
+        if not until < file.first_id <= file.until <= ID_MAX or min(file.messages, file.bytes) < 1 or file.crc < 0:
+            return f"{file} after {until}"
+        until = file.until
     return None
 
 

@@ -10,6 +10,7 @@ from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.errors import CorruptRecord, Fenced, HootError, StorageUnavailable
 from delivery.hbase import Row
+from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, Bounds, Chunk, PartitionState
 from delivery.storage.hbase import keys, records
@@ -210,30 +211,31 @@ class Partition:
 
     # -- retention --------------------------------------------------------------------------------------------------
 
-    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`; a batch is a segment here. Raises Fenced when a newer epoch owns the partition."""
-        self._ttl_seconds = settings.ttl_seconds
+        # What has to be archived first, HBase must not remove by itself.
+        self._ttl_seconds = None if settings.archive_first else settings.ttl_seconds
         if self.broken is not None:
             raise type(self.broken)(self.broken.message)
-        return self.drop(settings, now_ms)
+        return self.drop(settings, now_ms, until)
 
-    def drop(self, settings: QueueSettings, now_ms: int) -> int:
-        """Drop what `settings` do not keep; the bytes freed."""
+    def drop(self, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
+        """Drop what `settings` do not keep, up to `until`; the bytes freed."""
         held = self._held
         unlimited = settings.ttl_seconds is None and settings.retention_bytes is None
-        stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms)
+        stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms, until)
         if unlimited or stays or held.messages == held.kept.messages:
             return 0
-        kept, by_itself = self._find_kept(held, settings, now_ms)
+        kept, by_itself = self._find_kept(held, settings, now_ms, until)
         if kept.bytes > held.kept.bytes:
             self._forget(held.trimmed(kept), by_itself=by_itself)
         return kept.bytes - held.kept.bytes
 
-    def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int) -> tuple[Mark, bool]:
+    def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> tuple[Mark, bool]:
         """From where on batches stay, and whether HBase removes all before that by itself."""
         by_itself = True
         for head in self.place.counting(held, held.kept.id):
-            if not _goes(head, held, settings, now_ms):
+            if not _goes(head, held, settings, now_ms, until):
                 self._oldest = head
                 return Mark(head.header.base_id, head.messages_before, head.bytes_before), by_itself
             by_itself &= head.expires
@@ -248,8 +250,10 @@ class Partition:
             self._erased_below = held.kept.id
 
 
-def _goes(head: Head, held: Held, settings: QueueSettings, now_ms: int) -> bool:
-    """Whether the oldest batch is too old, or the partition too large with it."""
+def _goes(head: Head, held: Held, settings: QueueSettings, now_ms: int, until: int) -> bool:
+    """Whether the oldest batch is too old, or the partition too large with it, and it is not above `until`."""
+    if head.header.last_id > until:
+        return False
     limit = settings.retention_bytes
     too_old = head.header.last_id < oldest_kept_id(settings, now_ms)
     return too_old or (limit is not None and held.bytes - head.bytes_before > limit)

@@ -99,7 +99,8 @@ class HBaseStore(OpenedPartitions[Partition]):
         except StorageUnavailable:
             self._unsure[key] = epoch
             raise
-        if settings.ttl_seconds is not None:  # cells may have expired while nobody had it
+        if settings.ttl_seconds is not None and not settings.archive_first:
+            # Cells may have expired while nobody had it.
             partition.drop(settings, time.time_ns() // 1_000_000)
         return partition
 

@@ -127,16 +127,16 @@ class Partition:
 
         return self._reading(lambda segments: rank(segments, until) - rank(segments, after)) if until > after else 0
 
-    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""
         self._keep(settings)
         with refusals(f"trim {self.key}"):
-            freed = self._drop(settings, now_ms)
+            freed = self._drop(settings, now_ms, until)
             active = self._writer.active
             aged = active is not None and active.extent.messages and active.base_id < oldest_kept_id(settings, now_ms)
             if aged and self._writer.broken is None:
                 self._writer.seal()
-                freed += self._drop(settings, now_ms)
+                freed += self._drop(settings, now_ms, until)
         return freed
 
     def sync_ahead(self) -> None:
@@ -166,11 +166,11 @@ class Partition:
             wanted = min(wanted, max(settings.retention_bytes // 4, SEGMENT_BYTES_MIN))
         self._segment_bytes = wanted
 
-    def _drop(self, settings: QueueSettings, now_ms: int) -> int:
+    def _drop(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """Unlink the closed segments that are not kept; the bytes freed."""
         closed = [segment for segment in self._segments if segment is not self._writer.active]
         held = sum(segment.extent.end for segment in self._segments)
-        count = expired([(s.extent.end, s.extent.last_id) for s in closed], held, settings, now_ms)
+        count = expired([(s.extent.end, s.extent.last_id) for s in closed], held, settings, now_ms, until)
         doomed = closed[:count]
         if doomed:
             with self._writer.standing():

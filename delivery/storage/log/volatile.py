@@ -69,10 +69,10 @@ class VolatilePartition:
         """See `MessageStore.count`."""
         return self.held.count(after, min(until, self.held.last_id))
 
-    def trim(self, settings: QueueSettings, now_ms: int) -> int:
+    def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`."""
         self._keep(settings)
-        return self.held.trim(settings, now_ms)
+        return self.held.trim(settings, now_ms, until)
 
     def close(self) -> None:
         """Nothing to close; what is held goes with the last reference."""

@@ -1,4 +1,7 @@
-"""Arrow columns as a record batch: its sections are Arrow's own buffers, and no message is looked at by itself."""
+"""Arrow columns as a record batch: its sections are Arrow's own buffers, and no message is looked at by itself.
+
+Needs pyarrow, which is an optional part of the installation: to be imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ import pyarrow.compute as pc
 
 from delivery.batch import layout
 from delivery.batch.encode import BODIES, Section, join, numbers
-from delivery.spark.incoming import lengths, values_of
 
 Blobs = list[memoryview]
 
 
-def pack(rows: pa.RecordBatch, partition: int, producer_id: int, producer_sequence: int) -> bytes:
-    """The batch of these rows (see `incoming`), of which there is at least one. Raises MessageTooLarge above 12 MiB."""
+def pack(rows: pa.RecordBatch, partition: int, producer_id: int = 0, producer_sequence: int = 0) -> bytes:
+    """The batch of these rows, of which there is at least one. Raises MessageTooLarge above 12 MiB.
+
+    Their columns are `body` and, where there are such, `topic`, `key` and `block`; of these only a key may be missing.
+    """
     names = rows.schema.names
     topics, sections = _topics(rows["topic"]) if "topic" in names else ([""], [])
     blobs: Blobs = []
@@ -37,6 +42,18 @@ def data_of(column: pa.Array) -> memoryview:
         return memoryview(b"")
     offsets = memoryview(ends).cast("i")
     return memoryview(data)[offsets[column.offset] : offsets[column.offset + len(column)]]
+
+
+def lengths(column: pa.Array) -> pa.Array:
+    """How many bytes each value has, 0 where there is none."""
+    found = pc.binary_length(column)
+    return pc.fill_null(found, 0) if found.null_count else found
+
+
+def values_of(numbers: pa.Array, width: int) -> memoryview:
+    """The bytes of numbers of this width, of which none is missing."""
+    at = numbers.offset * width
+    return memoryview(numbers.buffers()[1])[at : at + len(numbers) * width]
 
 
 def _topics(column: pa.Array) -> tuple[list[str], list[Section]]:

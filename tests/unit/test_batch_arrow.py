@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from delivery.batch import Row, encode, open_batch
+from delivery.batch.arrow import pack
 from delivery.errors import InvalidRequest, MessageTooLarge
 from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, QueueSettings, encode_headers
 from delivery.spark.incoming import check_sizes, incoming
-from delivery.spark.packing import pack
 from tests.strategies import bodies, header_maps, keys, topics
 from tests.unit.spark_rows import arrow, as_headers
 

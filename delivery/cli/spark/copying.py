@@ -1,0 +1,113 @@
+"""`hoot spark replay` and `hoot spark compact`: from a queue into another one, or into a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from delivery.cli import options
+from delivery.cli.spark import MASTER_DEFAULT, Master
+from delivery.cli.spark.choosing import From, To, Where, chosen, lasting, run, show
+
+if TYPE_CHECKING:
+    from delivery.spark.jobs.storing import Partitions
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("replay")(replay)
+    app.command("compact")(compact)
+
+
+def replay(
+    queue: options.QueueName,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The queue to store them in.", show_default=False)],
+    *,
+    start: From = "earliest",
+    end: To = None,
+    topics: options.Topics = None,
+    filter: options.Filter = None,
+    sql: Annotated[
+        str,
+        typer.Option(
+            "--sql", metavar="QUERY", show_default="all as they are",
+            help="What to store: \"select … from messages where …\", with the columns of a read.",
+        ),
+    ] = "",
+    unordered: Annotated[
+        bool, typer.Option("--unordered", help="The query gives no partition and offset to order its rows by.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", show_default="as fast as can be", help="Messages a second.")
+    ] = None,
+    partitions: Where = None,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Give each a header hoot-origin: QUEUE/PARTITION/ID.")
+    ] = False,
+    identity: Annotated[
+        str,
+        typer.Option("--id", metavar="TEXT", show_default="made of all this", help="Under one id each is stored once."),
+    ] = "",
+    master: Master = MASTER_DEFAULT,
+    dry_run: options.DryRun = False,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
+    """Store the messages of a queue in another one, filtered and changed by SQL.
+
+    Run again with the same options, and the same --to, it stores nothing twice. With --json one object {queue, target,
+    messages, until, partitions, dry_run}.
+    """
+    wanted = chosen(zookeeper, queue, start, end, topics, filter)
+    from delivery.spark.jobs.replaying import Wishes, replay as replay_all
+
+    if rate is not None and rate <= 0:
+        raise typer.BadParameter("must be above 0", param_hint="--rate")
+    wishes = Wishes(
+        sql=sql, rate=rate or 0.0, partitions=cast("Partitions | None", partitions), unordered=unordered,
+        origin=origin, identity=identity,
+    )  # fmt: skip
+    pinned = wanted if dry_run else lasting(wanted)
+    done = run(
+        "replay", master,
+        lambda session, bar: replay_all(session, pinned, target, wishes, dry_run=dry_run, progress=bar),
+    )  # fmt: skip
+    show(done, as_json=as_json, dry_run=dry_run)
+
+
+def compact(
+    queue: options.QueueName,
+    *,
+    start: From = "earliest",
+    end: To = None,
+    topics: options.Topics = None,
+    filter: options.Filter = None,
+    folder: Annotated[
+        str, typer.Option("--into-folder", metavar="FOLDER", show_default=False, help="As Parquet; made by this.")
+    ] = "",
+    target: Annotated[
+        str, typer.Option("--into-queue", metavar="QUEUE", show_default=False, help="As messages of this queue.")
+    ] = "",
+    keep_empty: Annotated[
+        bool, typer.Option("--keep-empty", help="An empty body is one like others, and does not delete its key.")
+    ] = False,
+    master: Master = MASTER_DEFAULT,
+    dry_run: options.DryRun = False,
+    zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Keep the newest message of each key, and those without a key. One with an empty body deletes its key.
+
+    With --json one object {queue, messages, kept, deleted, until, dry_run}.
+    """
+    wanted = chosen(zookeeper, queue, start, end, topics, filter)
+    from delivery.spark.jobs.compacting import Into, compact as compact_all
+
+    into = Into(folder, target).checked(queue)
+    pinned = wanted if dry_run or folder else lasting(wanted)
+    done = run(
+        "compact", master,
+        lambda session, bar: compact_all(session, pinned, into, keep_empty=keep_empty, dry_run=dry_run, progress=bar),
+    )  # fmt: skip
+    show(done, as_json=as_json, dry_run=dry_run)

@@ -1,0 +1,1 @@
+"""`hoot spark audit`: what was published against what was delivered and acknowledged, as a table and as a report."""

@@ -1,0 +1,96 @@
+"""What all jobs share: the session that `--master` asks for, and a bar that tells how far the job is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from delivery.errors import HootError, from_code
+from delivery.spark.session import session_at
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+
+
+def silent(done: int, total: int) -> None:
+    """A Progress that nobody looks at."""
+
+
+@contextmanager
+def session(name: str, master: str) -> Iterator[SparkSession]:
+    """A session of a job, with a folder for Spark's own files that goes with it.
+
+    Raises EmbeddedError without a Java that Spark can use.
+    """
+    with tempfile.TemporaryDirectory(prefix="hoot-spark-", ignore_cleanup_errors=True) as work:
+        made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Progress]:
+    """A progress bar on standard error, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+class JobFailed(HootError):
+    """Spark could not run a job's tasks, for another reason than what they raise themselves."""
+
+    code = "job_failed"
+
+
+def cores(session: SparkSession) -> int:
+    """How many tasks run at a time."""
+    return max(1, session.sparkContext.defaultParallelism)
+
+
+def spread(session: SparkSession, work: Callable[[T], R], tasks: Sequence[T], kind: Any) -> list[R]:
+    """What `work` gives for each task, each on its own somewhere in the cluster; `kind` is the type of what it gives.
+
+    Tasks and outcomes are msgspec's. Raises the first HootError that `work` raised, and JobFailed.
+    """
+    if not tasks:
+        return []
+
+    numbers = session.sparkContext.parallelize(range(len(tasks)), len(tasks))
+    try:
+        told = numbers.map(lambda number: _outcome(work, tasks[number])).collect()
+    except (PySparkException, Py4JError) as error:
+        raise JobFailed(f"Spark could not run the job: {str(error).strip()[:500]}") from error
+    outcomes = [msgspec.msgpack.decode(one) for one in told]
+    for code, text, _ in outcomes:
+        if code:
+            raise from_code(code, text)
+    return [msgspec.convert(value, kind) for _, _, value in outcomes]
+
+
+def _outcome(work: Callable[[T], R], task: T) -> bytes:
+    """What `work` gives, or its error: as an error of a task it would reach the driver as a text with many lines."""
+    try:
+        return msgspec.msgpack.encode(("", "", work(task)))
+    except HootError as error:
+        return msgspec.msgpack.encode((error.code, error.message, None))
