@@ -90,7 +90,7 @@ hbase-stop: $(STAMP) ## end it
 	$(BIN)/python -m tests.hbase stop
 
 test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end themselves
-	$(BIN)/python -m pytest -m hbase --timeout 300 $(TEST_ARGS)
+	$(BIN)/python -m pytest -m "hbase and not nightly" --timeout 600 $(TEST_ARGS)
 
 demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)

@@ -13,6 +13,7 @@ import fcntl
 import os
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from contextlib import ExitStack
@@ -53,6 +54,8 @@ class HBase:
         """By name: `master`, `region-0` …, `thrift-0` …; each may be killed and started again."""
         self.gateways: list[tuple[str, int]] = []
         """Where the Thrift gateways listen."""
+        self.zookeeper: EmbeddedZooKeeper | None = None
+        """That of an HBase whose servers may be killed; the other one has its own inside."""
         self.second: tuple[str, int] | None = None
         """Where the gateway of the second interface listens, if there is one."""
         self._region_servers, self._second = region_servers, second
@@ -100,6 +103,14 @@ class HBase:
                     raise HBaseError(f"gateway {address[1]} was not ready in {seconds:g} s: {wrong}\n{said}")
                 threading.Event().wait(_LOOK_SECONDS)
 
+    def scatter(self, table: str, row: bytes) -> None:
+        """Split a table at a row, then move each of its regions to another server. Raises HBaseError."""
+        program = str(Path(__file__).with_name("Regions.java"))
+        command = settings.command(find_java(), hbase_jars(), 128, program, then=(table, row.hex()))
+        ended = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, timeout=START_SECONDS)
+        if ended.returncode:
+            raise HBaseError(f"{table} could not be split and moved: {ended.stderr.decode()[-2000:]}")
+
     def _look_for_ended(self) -> None:
         for process in self.processes.values():
             if not process.alive:
@@ -122,7 +133,7 @@ class HBase:
         """The port of ZooKeeper: of one of our own where servers may be killed, else the master runs it."""
         if not self._region_servers:
             return free_port(None)
-        own = self._ending.enter_context(EmbeddedZooKeeper(self.folder / "zookeeper"))
+        own = self.zookeeper = self._ending.enter_context(EmbeddedZooKeeper(self.folder / "zookeeper"))
         return int(own.address.rpartition(":")[2])
 
     def _add(self, lock: int, java: Java, jars: list[Path]) -> None:
