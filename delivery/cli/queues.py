@@ -1,10 +1,10 @@
 """`hoot queue …`.
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and `stored`,
-per partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list of
-`{first, until, messages, bytes}`, one for each file. What is in the archive alone counts in the numbers before it. Ids
-are strings, times ISO 8601 in UTC; null where there is none, or where no host could be asked.
+body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and
+`stored`, per partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list
+of `{first, until, messages, bytes}`, one for each file. What is in the archive alone counts in the numbers before it.
+Ids are strings, times ISO 8601 in UTC; null where there is none, or where no host could be asked.
 """
 
 from __future__ import annotations
