@@ -70,6 +70,9 @@ struct Running {
   8: bool held          // it is none: the application wants no messages now, and pushes wait for that
 }
 
+/* A host has one connection to an address, for all subscriptions that are attached there, and says `hello` on it for each.
+   Replies may come in any order, but those of a partition's pushes that failed, or hold something. Of one subscription at
+   most 1000 pushes, and but for the last one 32 MiB, are unanswered: read on whatever one of them waits for. */
 service Listener {
   string hello(1: string queue, 2: string subscription)   // the listener's token; empty when it has no such subscription
   PushReply push(1: Push push)

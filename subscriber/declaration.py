@@ -87,8 +87,8 @@ class Declaration:
     def on_event(self, call: F) -> F:
         """Call `call(event)` when a subscription changes its state, a push fails or a partition has another owner.
 
-        See Event. On the dispatch thread, between the callbacks for messages, or with `concurrency` on the thread of
-        the callback in question, but no two at the same time; for sync functions alone. What one raises
+        See Event. On the thread of the subscription, between its callbacks for messages, or with `concurrency` on the
+        thread of the callback in question, but no two at the same time; for sync functions alone. What one raises
         is logged. Raises InvalidRequest as `listener` does.
         """
         registered = check_listener(call, "message")

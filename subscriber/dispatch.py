@@ -1,31 +1,34 @@
-"""The dispatch thread of a subscriber, on which everything of the application's is called, one after another.
+"""The threads of a subscriber, on which everything of the application's is called.
 
-Jobs come from the trio loop in order of arrival; async listeners hop from here into the loop and back. A long-lived
-thread fed by a SimpleQueue takes a push over in some 20 µs, a fourth of what `trio.to_thread` needs. Subscriptions that
-are worked off side by side have strands of their own.
+Each subscription is a strand: what comes for it is done one after another, in order of arrival, and what another one is
+at costs it nothing. One thread does that for all of them as long as their callbacks are quick. When a strand waits and
+no job of any has ended for HELD_UP_SECONDS, there is one thread more, up to as many as subscriptions have something to
+do; and those that nothing comes to end after a minute. So a Subscriber with hundreds of subscriptions has one thread,
+and one to which nothing has come has none, while a thread for each would be hundreds as soon as each has got a message,
+which all want the interpreter at the same time. What a hanging callback costs the others is HELD_UP_SECONDS, once.
+
+Async listeners hop from here into the loop and back. A thread that waits for a queue takes a push over in some 20 µs, a
+fourth of what `trio.to_thread` needs. Subscriptions with `concurrency` have threads and strands of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
 
 from subscriber.listeners import Abandoned, AsyncCall, Concurrency
 from subscriber.staff import Staff
-from subscriber.strands import Strands
+from subscriber.strands import Job, Strands
 
-log = logging.getLogger(__name__)
-
-Job = Callable[[], None]
+HELD_UP_SECONDS: Final = 0.02
+"""Less, and callbacks that take a little time would each have a thread, where one after another is as good."""
 
 
 class _Errand(msgspec.Struct):
@@ -35,7 +38,7 @@ class _Errand(msgspec.Struct):
     argument: Any
     ended: SimpleQueue[BaseException | None]
     task: trio.lowlevel.Task | None = None
-    """In which it runs."""
+    """In which it runs, while it does."""
 
     async def run(self) -> None:
         """Make the call, and say how it ended even when it is cancelled."""
@@ -49,29 +52,30 @@ class _Errand(msgspec.Struct):
         except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
             outcome = error
         finally:
+            self.task = None
             self.ended.put(outcome)
 
 
 class Dispatcher:
-    """Owns the thread while `run` runs. Jobs must not raise."""
+    """Owns the threads while `run` runs. Jobs must not raise."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._send, self._receive = trio.open_memory_channel[_Errand](math.inf)
+        self._send, self._receive = trio.open_memory_channel[_Errand](1)
         self._token: trio.lowlevel.TrioToken | None = None
-        self._thread = threading.Thread(target=self._work, name="subscriber-dispatch", daemon=True)
         self._nursery: trio.Nursery | None = None
         self._tasks: set[trio.lowlevel.Task] = set()
-        self._strands: list[Strands] = []
+        self._is_away = False
+        """Whether the task of `run` is with an async call."""
+        self._shared = Strands(0, self._look_soon, on_crowded=partial(self.post, self._relieve_soon))
+        self._strands: list[Strands] = [self._shared]
         self._awaited: dict[int, _Errand] = {}
         """By the thread that waits for it."""
-        self._over = False
         self._idle = trio.Event()
 
     @property
     def is_here(self) -> bool:
         """Whether the calling thread is one of those that call listeners."""
-        return threading.current_thread() is self._thread or any(one.is_here for one in self._strands)
+        return any(one.is_here for one in self._strands)
 
     @property
     def is_own_task(self) -> bool:
@@ -82,12 +86,12 @@ class Dispatcher:
         """Make async calls for the threads until cancelled; those that come later are Abandoned."""
         self._token = trio.lowlevel.current_trio_token()
         self._tasks.add(trio.lowlevel.current_task())
-        self._thread.start()
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
                 async for errand in self._receive:
                     await errand.run()
+                    self._is_away = False
         finally:
             self._nursery = None
             self.stop()
@@ -95,25 +99,25 @@ class Dispatcher:
 
     def strands(self, concurrency: Concurrency) -> Strands:
         """Threads for one subscription. They end by `stop`, theirs or that of all."""
-        look = partial(self.post, self._look)
+        look = self._look_soon
         made = Strands(1, look, Staff()) if concurrency == "auto" else Strands(concurrency, look)
-        self._strands = [*(one for one in self._strands if not one.is_idle), made]
+        others = [one for one in self._strands if one is not self._shared and not one.is_idle]
+        self._strands = [self._shared, *others, made]
         return made
 
-    def submit(self, job: Job) -> None:
-        """Have `job` called on the thread, after all that was submitted before. Any thread may submit."""
-        self._jobs.put(job)
+    def submit(self, strand: Hashable, job: Job) -> None:
+        """Have `job` called after all of its strand that was submitted before. Any thread may submit."""
+        self._shared.submit(strand, job)
 
     def stop(self) -> None:
         """End the threads after all that was submitted before. They are not waited for: see `idle`."""
-        self._jobs.put(None)
         for one in self._strands:
             one.stop()
 
     @property
     def is_idle(self) -> bool:
         """Whether the threads have ended, or were never started."""
-        return (self._over or self._thread.ident is None) and all(one.is_idle for one in self._strands)
+        return all(one.is_idle for one in self._strands)
 
     async def idle(self) -> None:
         """Return when the threads have ended, some time after `stop`; at once when they were never started."""
@@ -124,12 +128,11 @@ class Dispatcher:
     def hop(self, call: AsyncCall, argument: object) -> None:
         """From a job: `await call(argument)` in the loop. Raises what it raises, or Abandoned when the loop ends.
 
-        From the dispatch thread in the task of `run`, which costs little; from a strand in a task of its own.
+        In the task of `run`, which costs little; in one of its own while that is with another call.
         """
         thread = threading.get_ident()
         self._awaited[thread] = errand = _Errand(call, argument, SimpleQueue())
-        accept = self._accept if threading.current_thread() is self._thread else self._accept_beside
-        if not self._post(partial(accept, errand)):
+        if not self._post(partial(self._accept, errand)):
             raise Abandoned
         outcome = errand.ended.get()
         del self._awaited[thread]
@@ -154,16 +157,13 @@ class Dispatcher:
         return True
 
     def _accept(self, errand: _Errand) -> None:
-        try:
-            self._send.send_nowait(errand)
-        except trio.BrokenResourceError:
-            errand.ended.put(Abandoned())
-
-    def _accept_beside(self, errand: _Errand) -> None:
         if self._nursery is None:
             errand.ended.put(Abandoned())
-        else:
+        elif self._is_away:
             self._nursery.start_soon(self._run_beside, errand)
+        else:
+            self._is_away = True
+            self._send.send_nowait(errand)
 
     async def _run_beside(self, errand: _Errand) -> None:
         task = trio.lowlevel.current_task()
@@ -173,6 +173,20 @@ class Dispatcher:
         finally:
             self._tasks.discard(task)
 
+    def _relieve_soon(self) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._relieve)
+
+    async def _relieve(self) -> None:
+        """Have as many threads as it takes, as long as a strand waits for one."""
+        waiting = True
+        while waiting:
+            await trio.sleep(HELD_UP_SECONDS)
+            waiting = self._shared.relieve()
+
+    def _look_soon(self) -> None:
+        self.post(self._look)
+
     def _look(self) -> None:
         self._idle.set()
 
@@ -181,9 +195,3 @@ class Dispatcher:
             while True:
                 self._receive.receive_nowait().ended.put(Abandoned())
         self._receive.close()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-        self._over = True
-        self._post(self._look)

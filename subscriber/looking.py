@@ -58,22 +58,23 @@ class Lookout:
 
     async def look(self) -> list[Any]:
         """What runs now, as Running of the IDL. On the trio thread; takes LOOK_SECONDS, to see whether it moves on."""
-        before = {thread: self._message(thread) for thread in self._busy}
+        before = {thread: self._message(thread) for thread in list(self._busy)}
         moving: set[int] = set()
         for _ in range(LOOKS if before else 0):
             await trio.sleep(LOOK_SECONDS / LOOKS)
             moving |= {thread for thread, message in before.items() if self._message(thread) != message}
             if len(moving) == len(before):
                 break
-        return [self._running(thread, thread in moving) for thread in before if thread in self._busy]
+        busy = [(thread, at) for thread in before if (at := self._busy.get(thread)) is not None]
+        return [self._running(thread, *at, moving=thread in moving) for thread, at in busy]
 
     def _message(self, thread: int) -> tuple[float, int]:
         """When the thread's push was begun, and the message that it is at."""
         busy = self._busy.get(thread)
         return (0.0, 0) if busy is None else (busy[1], _message_in(self._frames(thread)))
 
-    def _running(self, thread: int, moving: bool) -> Any:  # noqa: ANN401 - a struct of the IDL
-        (queue, partition), since = self._busy[thread]
+    def _running(self, thread: int, place: Place, since: float, *, moving: bool) -> Any:  # noqa: ANN401 - of the IDL
+        queue, partition = place
         frames = self._frames(thread)
         inside = _inside(frames)
         stack = "".join(traceback.format_list(traceback.StackSummary.extract(iter(inside))))

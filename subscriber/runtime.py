@@ -46,7 +46,7 @@ _RENEW_PAUSE_SECONDS = 1.0
 
 
 class Runtime:
-    """Owns the port, the dispatch thread and the ZooKeeper session while `run` runs. Runs once."""
+    """Owns the port, the threads and the ZooKeeper session while `run` runs. Runs once."""
 
     _renew_seconds = _RENEW_SECONDS
 
@@ -97,7 +97,8 @@ class Runtime:
         for other in others:  # a name with several addresses: each of them would have another free port
             await other.aclose()
         self._address = (self._settings.registered_address, socket.socket.getsockname()[1])
-        server = ThriftServer([socket], "Listener", ListenerCalls(self._service), self._settings.limits)
+        calls, limits = ListenerCalls(self._service), self._settings.limits
+        server = ThriftServer([socket], "Listener", calls, limits, lambda: max(1, len(self._service.attached)))
         try:
             async with socket, trio.open_nursery() as nursery:
                 await hop.run_sync(self._zookeeper.start)
@@ -281,7 +282,7 @@ class Runtime:
         level = logging.INFO if state == "attached" or error is None else logging.WARNING
         log.log(level, "subscription %s on %s: %s%s", subscription.name, subscription.queue, state.replace("_", " "),
                 f": {error}" if error else "")  # fmt: skip
-        self._dispatcher.submit(partial(self._tell, Event(state, subscription.queue, error)))
+        self._dispatcher.submit(attachment, partial(self._tell, Event(state, subscription.queue, error)))
 
     def _tell_of_push(self, event: Event) -> None:
         self._tell(event)

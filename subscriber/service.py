@@ -1,10 +1,11 @@
 """The Listener service of idl/subscriber.thrift: what a region host's calls do here.
 
     push → `begin` on the trio thread, in order of arrival: known here? stale?
-         → `_handle` on the dispatch thread: the inbox, decoding, the listeners
-         → back to the trio thread: the reply, in order
+         → `_handle` on a thread (`dispatch`): the inbox, decoding, the listeners
+         → back to the trio thread: the reply, as soon as it is there
 
-With concurrency the partitions are strands of their own, or with order="key" the keys (`abreast`).
+Each subscription is a strand. With concurrency its partitions are strands of their own, or with order="key" the keys
+(`abreast`).
 
 Whatever goes wrong with a push is an answer to it; nothing is skipped in silence.
 """
@@ -44,7 +45,7 @@ _STOPPING = ServiceStopping("the subscriber stops")
 
 
 class Counters(msgspec.Struct):
-    """What happened since the start. Written by the dispatch thread; may be read at any time."""
+    """What happened since the start. Written by the threads that call listeners; may be read at any time."""
 
     pushes: int = 0
     failed: int = 0
@@ -69,7 +70,7 @@ class ListenerService:
     """Handles the calls of all region hosts. `attached` is by queue, and changed on the trio thread alone."""
 
     def __init__(self, name: str, dispatcher: Dispatcher, on_event: Callable[[Event], None]) -> None:
-        """`on_event` hears, on the dispatch thread, of pushes that could not be handled and partitions that moved."""
+        """`on_event` hears of pushes that could not be handled and partitions that moved, on the thread in question."""
         self._name, self.dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
         self.lookout = Lookout(dispatcher.task_of)
@@ -110,7 +111,7 @@ class ListenerService:
     def _take_up(self, attachment: Attachment, job: Callable[[], None]) -> None:
         """Have `job` done after all of the subscription's before it, and no later for what other ones do."""
         if attachment.strands is None:
-            self.dispatcher.submit(job)
+            self.dispatcher.submit(attachment, job)
         else:
             attachment.strands.submit(None, job)
 
@@ -122,7 +123,8 @@ class ListenerService:
         """What its callbacks do, for who knows the token."""
         if not token or token != self._hello(queue, subscription):
             return []
-        attachment, found = self.attached[queue], await self.lookout.look()
+        attachment, looked = self.attached[queue], await self.lookout.look()
+        found = [one for one in looked if one.queue == queue]  # what other subscriptions run holds this one up no more
         none = {"name": "", "queue": queue, "seconds": 0.0, "moving": False, "stack": ""}
         if not attachment.subscription.delivering:
             found.append(self._idl.Running(partition=0, message=0, held=True, **none))
@@ -131,7 +133,7 @@ class ListenerService:
                 found.append(self._idl.Running(partition=partition, message=oldest, held=False, **none))
         return found
 
-    # -- on the dispatch thread, or those of the subscription
+    # -- on the threads that call listeners
 
     def _dispatch(self, attachment: Attachment, job: Callable[[], None]) -> None:
         """Do the job of a push now, or when the application wants it; in order of arrival."""

@@ -11,7 +11,9 @@ import msgspec
 
 from delivery.errors import ConfigError
 from delivery.model import check_name
+from delivery.rpc.protocol import FRAME_BYTES_MAX
 from delivery.rpc.serving import ServerLimits
+from delivery.rpc.sharing import PUSH_BYTES_MAX, PUSHES_MAX
 
 _IDLE_SECONDS: Final = 86_400.0
 """A region host keeps its connection also while there is nothing to push."""
@@ -42,10 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_seconds: float = 6.0
     """How long after a crash ZooKeeper still shows this subscriber as attached. A restart need not wait for it."""
     connections_max: int = 256
-    """Region hosts, one connection each and subscription; more are closed at once."""
-    waiting_pushes_max: int = 1000
-    """Pushes of one connection that are not answered yet; the next is not read before one is, nor while they take 32
-    MiB. Many small ones may wait for one partition, and must not keep those of others from being read."""
+    """Region hosts, one connection each, and their questions; more are closed at once."""
 
     def check(self) -> Settings:
         """These settings if all can be used. Raises InvalidRequest for the names, ConfigError for everything else."""
@@ -74,10 +73,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> ServerLimits:
-        """Of what region hosts ask of it."""
+        """Of what region hosts ask of it; the pipeline's are for each subscription, of which a connection has them all.
+
+        A host keeps to less. What it may be asked to hold for one it does not count, such as `hello`, has room, too.
+        """
         return ServerLimits(
-            connections_max=self.connections_max, pipeline_max=self.waiting_pushes_max, idle_seconds=_IDLE_SECONDS,
-            in_order=False,
+            connections_max=self.connections_max, pipeline_max=2 * PUSHES_MAX,
+            pipeline_bytes_max=PUSH_BYTES_MAX + 2 * FRAME_BYTES_MAX, idle_seconds=_IDLE_SECONDS, in_order=False,
         )  # fmt: skip
 
     @property
@@ -93,7 +95,6 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "grace_seconds": (0, 3600),
     "session_timeout_seconds": (1, 600),
     "connections_max": (1, 100_000),
-    "waiting_pushes_max": (1, 10_000),
 }
 
 

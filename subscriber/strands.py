@@ -1,4 +1,4 @@
-"""Threads on which several callbacks of a subscription run side by side, each strand of them one after another."""
+"""Threads on which strands of jobs run side by side, the jobs of each strand one after another."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from subscriber.staff import Staff
 
 Job = Callable[[], None]
+
+SPARE_SECONDS: Final = 60.0
+"""A thread that `relieve` began ends when nothing came to it for so long."""
 
 _END: Final = object()
 """No strand: a thread that gets it ends."""
@@ -20,17 +23,28 @@ _END: Final = object()
 class Strands:
     """Works jobs off in the order of their submission within a strand, and strands by turns. Jobs must not raise."""
 
-    def __init__(self, threads: int, on_idle: Callable[[], None], staff: Staff | None = None) -> None:
-        """`on_idle` is called by the last thread that ends. `staff` says from then on how many there are to be."""
+    def __init__(
+        self, threads: int, on_idle: Callable[[], None], staff: Staff | None = None, *,
+        on_crowded: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`on_idle` is called by the last thread that ends. `staff` says from then on how many there are to be.
+
+        `on_crowded` is called, by whoever submits, when a strand has to wait for a thread: call `relieve` from then on,
+        every now and then, until it says that none does.
+        """
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Job]] = {}
         """By strand, what was submitted and has not begun; a strand is there as long as a job of it runs or waits."""
         self._ready: SimpleQueue[Hashable] = SimpleQueue()
         self._stopped = False
-        self._on_idle, self._staff = on_idle, staff
+        self._on_idle, self._staff, self._on_crowded = on_idle, staff, on_crowded
+        self._patience = None if on_crowded is None else SPARE_SECONDS
         self._wanted = 0
         """Threads that are not to end before `stop`."""
         self._threads: set[threading.Thread] = set()
+        self._ended = self._ended_before = 0
+        """Jobs, now and when it was looked last whether strands wait."""
+        self._watched = False
         self._resize(threads)
 
     @property
@@ -60,14 +74,35 @@ class Strands:
                 self._resize(self._staff.size)
 
     def submit(self, strand: Hashable, job: Job) -> None:
-        """Have `job` called after all of its strand that was submitted before. Any thread may submit."""
+        """Have `job` called after all of its strand that was submitted before. Any thread may submit.
+
+        The first thread is begun here, if there is none yet.
+        """
         with self._lock:
             waiting = self._waiting.get(strand)
             if waiting is not None:
                 waiting.append(job)
                 return
             self._waiting[strand] = deque((job,))
+            if not self._wanted and not self._stopped:
+                self._resize(1)
+            tell = None if self._watched or len(self._waiting) <= self._wanted else self._on_crowded
+            if tell is not None:
+                self._watched, self._ended_before = True, self._ended
         self._ready.put(strand)
+        if tell is not None:
+            tell()
+
+    def relieve(self) -> bool:
+        """Have another thread if a strand waits for one and no job has ended since the last call: all threads are with
+        callbacks that take their time. Says whether to look again.
+        """
+        with self._lock:
+            self._watched = 0 < self._wanted < len(self._waiting)
+            if self._watched and self._ended == self._ended_before:
+                self._resize(self._wanted + 1)
+            self._ended_before = self._ended
+            return self._watched
 
     def stop(self) -> None:
         """End the threads when nothing is left to do, what jobs submit meanwhile included. They are not waited for."""
@@ -75,36 +110,50 @@ class Strands:
             if self._stopped:
                 return
             self._stopped = True
-            idle = not self._waiting
-        if idle:
-            self._end_threads()
+            if not self._waiting:
+                self._resize(0)
 
     def _work(self) -> None:
-        while (strand := self._ready.get()) is not _END:
-            with self._lock:
-                job = self._waiting[strand].popleft()
-            job()
-            self._worked(strand)
+        while (strand := self._next()) is not _END:
+            self._work_off(strand)
         with self._lock:
             self._threads.discard(threading.current_thread())
             last = not self._threads
         if last:
             self._on_idle()
 
-    def _worked(self, strand: Hashable) -> None:
-        with self._lock:
-            more = bool(self._waiting[strand])
-            if not more:
-                del self._waiting[strand]
-            over = self._stopped and not self._waiting
-        if more:
-            self._ready.put(strand)
-        elif over:
-            self._end_threads()
+    def _next(self) -> Hashable:
+        """The strand whose turn it is; _END also when too little comes for this thread."""
+        while True:
+            try:
+                return self._ready.get(timeout=self._patience)
+            except Empty:
+                with self._lock:
+                    if max(1, len(self._waiting)) < self._wanted:
+                        self._wanted -= 1
+                        return _END
 
-    def _end_threads(self) -> None:
+    def _work_off(self, strand: Hashable) -> None:
+        """Do the jobs of a strand, as long as there are any and no other strand is ready."""
+        jobs = self._waiting[strand]
+        while True:
+            jobs.popleft()()
+            self._ended += 1  # threads may count one instead of two: what matters is that it changes
+            if not jobs and self._is_over(strand, jobs):
+                return
+            if not self._ready.empty():
+                self._ready.put(strand)
+                return
+
+    def _is_over(self, strand: Hashable, jobs: deque[Job]) -> bool:
+        """Whether nothing is left to do of a strand; it is forgotten then."""
         with self._lock:
-            self._resize(0)
+            if jobs:
+                return False
+            del self._waiting[strand]
+            if self._stopped and not self._waiting:
+                self._resize(0)
+            return True
 
     def _resize(self, threads: int) -> None:
         """Begin threads, or have some end at their turn."""

@@ -41,8 +41,9 @@ class Subscriber(Declaration):
 
         subscriber.run()
 
-    Callbacks are called on one thread of this subscriber's, one at a time, in the order of each partition; async ones
-    run in its own trio loop. `subscribe(concurrency=…)` has several run at the same time. Delivery is at least once: a
+    Callbacks are called on threads of this subscriber's, those of a subscription one at a time, in the order of each
+    partition; async ones run in its own trio loop. No subscription waits for another one's callbacks.
+    `subscribe(concurrency=…)` has several of one run at the same time. Delivery is at least once: a
     message whose listener raised or returned Retry, and what was not acknowledged before a crash, comes again. Whoever
     starts it stops it, or uses `with` or `run`. Its methods may be called from any thread.
     """

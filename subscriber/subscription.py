@@ -90,9 +90,9 @@ class Subscription:
     def listener(self, call: F) -> F:
         """Call `call(message)` for each message; gives `call` back, so that it serves as a decorator.
 
-        A sync function is called on the subscriber's dispatch thread, an async one as a coroutine in the trio loop
-        (the program's own with AsyncSubscriber). No two callbacks of a subscriber run at the same time, but for its
-        subscriptions with `concurrency`, which have threads of their own, and a task for each call. An exception
+        A sync function is called on a thread of the subscriber's, an async one as a coroutine in the trio loop
+        (the program's own with AsyncSubscriber). No two callbacks of a subscription run at the same time, unless it has
+        `concurrency`; those of several subscriptions do when they take long. An exception
         means that the message was not handled, and so does Retry or Reject, returned or raised: docs/retries.md says
         what follows. Raises InvalidRequest when it cannot be called with one positional argument.
         """

@@ -15,7 +15,7 @@ from delivery.batch import peek
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.dispatch.delivery import Delivery
-from delivery.dispatch.link import Connect
+from delivery.dispatch.lines import Connect
 from delivery.dispatch.observation import Callback, Observation
 from delivery.dispatch.viewing import Moment, observations
 from delivery.errors import HootError, SubscriberUnreachable
@@ -183,6 +183,6 @@ def _answered(seen: Observation, told: Answer) -> Observation:
         return msgspec.structs.replace(seen, unreachable_ms=seen.out_since_ms, unreachable=told.message)
     if any(one.held for one in told):
         return msgspec.structs.replace(seen, paused_ms=seen.out_since_ms, paused_by="its subscriber")
-    own = [one for one in told if one.partition == seen.partition]  # with one thread, another's callback holds it up
+    own = [one for one in told if one.partition == seen.partition]  # without one, another partition's holds it up
     longest = max(own or told, key=lambda one: (not one.moving, one.seconds), default=None)
     return msgspec.structs.replace(seen, callback=longest)

@@ -38,8 +38,10 @@ from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
 from delivery.cluster.sharing.sharing import Sharing
 from delivery.config import HostConfig
+from delivery.dispatch.background import Background
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
+from delivery.dispatch.lines import Lines
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
@@ -131,9 +133,9 @@ class Host:
 
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
-        connect = partial(pinned.connect, self._config.networks)
+        lines = Lines(partial(pinned.connect, self._config.networks), Background())
         tools = Tools(
-            self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, connect,
+            self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, lines,
             self._visibility,
         )  # fmt: skip
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)

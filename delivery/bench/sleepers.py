@@ -1,8 +1,9 @@
 """The listeners of the case `idle`: a process that answers for thousands of subscriptions, and does nothing else.
 
-Started by `idle` as `python -m delivery.bench.sleepers JSON`. A subscriber of its own for each would need threads and a
-session with ZooKeeper for each; here all share one session, one port and one token. To a host each is a listener of its
-own, with a connection of its own. It talks by lines of JSON on its standard output, and ends with its standard input.
+Started by `idle` as `python -m delivery.bench.sleepers JSON`. Real subscribers would need threads and a session with
+ZooKeeper each; here all share one session and one token. To a host they are as many subscribers as a queue has
+subscriptions, each with an address, and so with a connection, of its own, and subscribed to all of the queues. It talks
+by lines of JSON on its standard output, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -90,15 +91,15 @@ class Sleepers:
 async def run(task: Task) -> None:
     """Attach all, tell when each has got its messages, and stay until killed."""
     sleepers = Sleepers(len(task.queues) * task.subscriptions * task.messages)
-    listeners = await open_listeners("127.0.0.1", 0)
-    port = listeners[0].socket.getsockname()[1]
-    listener = ListenerRecord(address="127.0.0.1", port=port, token=sleepers.token)
+    listeners = [one for _ in range(task.subscriptions) for one in await open_listeners("127.0.0.1", 0)]
+    ports = [one.socket.getsockname()[1] for one in listeners]
+    records = [ListenerRecord(address="127.0.0.1", port=port, token=sleepers.token) for port in ports]
     server = ThriftServer(listeners, "Listener", sleepers, _LIMITS)
     with ZooKeeperClient(task.zookeeper) as session:
         catalog = open_catalog(session)
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run)
-            await trio.to_thread.run_sync(_attach_all, catalog, task, listener)
+            await trio.to_thread.run_sync(_attach_all, catalog, task, records)
             say({"ready": True})
             await sleepers.done.wait()
             whole = sum(count == task.messages for count in sleepers.received.values())
@@ -106,14 +107,14 @@ async def run(task: Task) -> None:
             await trio.sleep_forever()  # the last answers are still on their way, and checkpoints follow them
 
 
-def _attach_all(catalog: Catalog, task: Task, listener: ListenerRecord) -> None:
+def _attach_all(catalog: Catalog, task: Task, listeners: Sequence[ListenerRecord]) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(partial(_attach, catalog, task.subscriptions, listener), task.queues))
+        list(threads.map(partial(_attach, catalog, listeners), task.queues))
 
 
-def _attach(catalog: Catalog, subscriptions: int, listener: ListenerRecord, queue: str) -> None:
+def _attach(catalog: Catalog, listeners: Sequence[ListenerRecord], queue: str) -> None:
     record, request = catalog.queue(queue), check_request(queue, None, None, "earliest")
-    for number in range(subscriptions):
+    for number, listener in enumerate(listeners):
         name = f"idle{number}"
         catalog.create_subscription(new_record(request, name, record, None, _no_last_id, wall.ms()))
         catalog.attach(queue, name, listener)

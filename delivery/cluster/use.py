@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import trio
@@ -19,6 +19,21 @@ ANSWER_SECONDS: Final = 0.1
 Tell = Callable[[], None]
 
 
+class _Reading(AbstractContextManager[None]):
+    """See Use.reading; a generator would take four times the memory, and a partition may have thousands of readers."""
+
+    __slots__ = ("_use", "drain", "stop")
+
+    def __init__(self, use: Use, drain: Tell, stop: Tell) -> None:
+        self._use, self.drain, self.stop = use, drain, stop
+
+    def __enter__(self) -> None:
+        self._use.begin(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._use.end(self)
+
+
 class Use:
     """The use of one owned partition. For the trio thread only."""
 
@@ -31,7 +46,7 @@ class Use:
         self.leaving = False
         """It is being given away: nothing new begins."""
         self._storing = 0
-        self._readers: dict[tuple[Tell, Tell], None] = {}
+        self._readers: dict[_Reading, None] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
     @property
@@ -53,29 +68,31 @@ class Use:
         if self.leaving:
             self._changed.unpark_all()
 
-    @contextmanager
-    def reading(self, drain: Tell, end: Tell) -> Iterator[None]:
+    def reading(self, drain: Tell, end: Tell) -> AbstractContextManager[None]:
         """As long as the context lasts, the partition has this reader.
 
         When the partition is given away, `drain` asks the reader to come to an end, and `end` makes it.
         """
-        reader = (drain, end)
+        return _Reading(self, drain, end)
+
+    def begin(self, reader: _Reading) -> None:
+        """It reads from now on."""
         self._readers[reader] = None
         if self.draining:
-            drain()
-        try:
-            yield
-        finally:
-            del self._readers[reader]
-            self.touch()
-            self._changed.unpark_all()
+            reader.drain()
+
+    def end(self, reader: _Reading) -> None:
+        """It reads no more."""
+        del self._readers[reader]
+        self.touch()
+        self._changed.unpark_all()
 
     async def drain(self, answer_seconds: float) -> bool:
         """Ask the readers to come to an end; whether they have within `answer_seconds`. Publishing goes on."""
         if not self.draining:
             self.draining = True
-            for drain, _ in list(self._readers):
-                drain()
+            for reader in list(self._readers):
+                reader.drain()
         with trio.move_on_after(answer_seconds):
             while self._readers:
                 await self._changed.park()
@@ -99,8 +116,8 @@ class Use:
             raise again(feed.error)
         if self._storing:
             raise DeadlineExceeded(f"the store did not take {self._storing} batches within {COMMIT_SECONDS:g} s")
-        for _, end in list(self._readers):
-            end()
+        for reader in list(self._readers):
+            reader.stop()
         while self._readers:
             await self._changed.park()
 

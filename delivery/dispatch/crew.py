@@ -155,6 +155,12 @@ class Crew:
             if one.worker is not None:
                 one.worker.drain()
 
+    def abandon(self) -> None:
+        """`run` returns at once, whatever is out."""
+        self.drain()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
     def _look(self) -> None:
         """Bring about what is wanted now: who came, who is gone, who is to get more or to give up something."""
         if self._draining or self._lost is not None or self._nursery is None:

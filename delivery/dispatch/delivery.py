@@ -19,7 +19,7 @@ from delivery.dispatch.crew import Crew
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
 from delivery.dispatch.keeping import KeptShares
-from delivery.dispatch.link import Connect
+from delivery.dispatch.lines import Connect, Lines
 from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
@@ -91,7 +91,7 @@ class Tools(msgspec.Struct, frozen=True):
     counters: Counters
     config: HostConfig
     letters: DeadLetters
-    connect: Connect
+    lines: Lines
     """To listeners."""
     transactions: Transactions | None = None
     """None where there are none: all that is published is committed then."""
@@ -115,10 +115,10 @@ class Delivery:
         record = attached.subscription
         self._queue, self._name = record.queue, record.name
         self.gate = Gate()
-        self._members = Members(attached, tools.config, tools.connect)
+        self._members = Members(attached, tools.config, tools.lines)
         self._wanted = filter_of(record.topics, record.filter)
         self._draining = False
-        self._waiting: set[trio.CancelScope] = set()
+        self._waiting: dict[trio.CancelScope, None] = {}
         self.workers: dict[int, SubscriptionWorker | Crew] = {}
         self.serving: dict[int, Serving] = {}
         """For each of the workers what else is known of its partition."""
@@ -137,8 +137,8 @@ class Delivery:
 
     @property
     def connect(self) -> Connect:
-        """To listeners, as their links do it."""
-        return self._tools.connect
+        """To listeners, by a connection that nobody else uses."""
+        return self._tools.lines.connect
 
     def way(self, partition: int) -> Way:
         """To whoever gets the partition, to be looked at."""
@@ -159,14 +159,17 @@ class Delivery:
     async def run(self) -> None:
         """Serve every partition of the subscription. Returns after `drain`, when what is out has been answered."""
         self._regulate()
-        async with trio.open_nursery() as nursery:
-            self._members.link(nursery)
-            self.gate.serve(nursery)
-            try:
-                await self._serve_all(tuple(self.attached.subscription.starts))
-            finally:
-                self._members.unlink()
-            nursery.cancel_scope.cancel()
+        self._members.link()
+        self.gate.serve(self._tools.lines.background.start_soon)
+        try:
+            partitions = tuple(self.attached.subscription.starts)
+            if len(partitions) == 1:  # as most have it, and there may be thousands to which nothing comes: no task more
+                await self._serve(partitions[0])
+            else:
+                await self._serve_all(partitions)
+        finally:
+            self.gate.end()
+            self._members.unlink()
 
     def change(self, attached: Attached) -> None:
         """Go on at another pace, or with other members or partitions for them: only what moves is interrupted.
@@ -200,10 +203,6 @@ class Delivery:
             worker.drain()
 
     async def _serve_all(self, partitions: tuple[int, ...]) -> None:
-        """A single one, which is what most have, gets no task of its own: there may be thousands that do nothing."""
-        if len(partitions) == 1:
-            await self._serve(partitions[0])
-            return
         async with trio.open_nursery() as workers:
             for partition in partitions:
                 workers.start_soon(self._serve, partition)
@@ -213,8 +212,9 @@ class Delivery:
             owned = None
             try:
                 generation = self.attached.generation
-                acquire = partial(self._tools.partitions.acquire, self._queue, partition, generation)
-                owned = await self._unless_draining(acquire)
+                owned = await self._unless_draining(
+                    partial(self._tools.partitions.acquire, self._queue, partition, generation)
+                )
                 moved_on = owned is not None and await self._serve_owned(owned, partition)
             except HootError as error:
                 moved_on = owned is not None and isinstance(error, NotOwner)
@@ -241,7 +241,7 @@ class Delivery:
         def begin_anew() -> None:
             nonlocal moved_on
             moved_on = True
-            scope.cancel()
+            worker.abandon()
 
         progress = self._tools.keeper.begin(key, taken, begin_anew)
         stream = Stream(self._queue, self._name, partition, owned.epoch, taken.value.moves)
@@ -252,7 +252,7 @@ class Delivery:
         self.workers[partition], self.serving[partition] = worker, Serving(owned, progress)
         self._share_limits()
         try:
-            with trio.CancelScope() as scope, owned.reading(move_on, scope.cancel):
+            with owned.reading(move_on, worker.abandon):
                 await serve()
         finally:
             del self.workers[partition], self.serving[partition]
@@ -284,11 +284,11 @@ class Delivery:
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
         """What `wait` gives, None when `drain` ended it."""
         with trio.CancelScope() as scope:
-            self._waiting.add(scope)
+            self._waiting[scope] = None
             try:
                 return await wait()
             finally:
-                self._waiting.discard(scope)
+                del self._waiting[scope]
         return None
 
     async def _take(self, key: CheckpointKey, owned: Owned) -> Taken:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
+from delivery.dispatch.bell import Bell
 from delivery.dispatch.pace import Pace
 from delivery.metastore.flow import Flow
 
 Tell = Callable[[], None]
+StartSoon = Callable[[Callable[[], Awaitable[None]]], object]
+"""Has something done in a task."""
 
 
 class Gate:
@@ -20,20 +23,20 @@ class Gate:
         self.flow = Flow()
         """What is asked for; its limits on windows are the senders' business."""
         self._waiting: dict[Tell, None] = {}
-        self._changed = trio.lowlevel.ParkingLot()
-        self._nursery: trio.Nursery | None = None
+        self._changed = Bell()
+        self._start_soon: StartSoon | None = None
         self._telling = False
 
     def pause(self, seconds: float | None) -> None:
         """See Pace.pause."""
         self._pace.pause(seconds, trio.current_time())
-        self._changed.unpark_all()
+        self._changed.ring()
 
     def limit(self, flow: Flow, share: float) -> None:
         """See Pace.limit."""
         self.flow = flow
         self._pace.limit(flow, share)
-        self._changed.unpark_all()
+        self._changed.ring()
 
     @property
     def largest(self) -> tuple[float, float]:
@@ -50,7 +53,7 @@ class Gate:
         if not self._pace.regulates or not self._pace.delay(trio.current_time()):
             return True
         if not self._waiting:
-            self._changed.unpark_all()
+            self._changed.ring()
         self._waiting.setdefault(tell)
         self._tell_soon()
         return False
@@ -63,22 +66,28 @@ class Gate:
         """Tell it no more."""
         self._waiting.pop(tell, None)
 
-    def serve(self, nursery: trio.Nursery) -> None:
-        """From now on those who wait are told, by a task of this nursery that is there only while somebody does."""
-        self._nursery, self._telling = nursery, False
+    def serve(self, start_soon: StartSoon) -> None:
+        """From now on those who wait are told, by a task that is there only while somebody does."""
+        self._start_soon = start_soon
         self._tell_soon()
 
+    def end(self) -> None:
+        """Nobody waits any more, or is told."""
+        self._start_soon = None
+        self._waiting.clear()
+        self._changed.ring()
+
     def _tell_soon(self) -> None:
-        if self._waiting and self._nursery is not None and not self._telling:
+        if self._waiting and self._start_soon is not None and not self._telling:
             self._telling = True
-            self._nursery.start_soon(self._tell)
+            self._start_soon(self._tell)
 
     async def _tell(self) -> None:
         while self._waiting:
             delay = self._pace.delay(trio.current_time())
             if delay:
                 with trio.move_on_after(delay):
-                    await self._changed.park()
+                    await self._changed.wait()
             else:
                 tell = next(iter(self._waiting))
                 del self._waiting[tell]

@@ -12,7 +12,8 @@ import msgspec
 import trio
 
 from delivery.config import HostConfig
-from delivery.dispatch.link import Connect, Link
+from delivery.dispatch.lines import Lines
+from delivery.dispatch.link import Link
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.target import Target
 from delivery.metastore.records import ListenerRecord
@@ -28,15 +29,19 @@ class Seat(msgspec.Struct, frozen=True):
 class Way:
     """To whoever gets a partition, for its worker."""
 
+    __slots__ = ("_link", "_waiting", "holder")
+
     def __init__(self) -> None:
         self.holder: ListenerRecord | None = None
         self._link: Link | None = None
-        self._waiting = trio.CancelScope()
+        self._waiting: trio.CancelScope | None = None
+        """Around whoever waits for a target."""
 
     def turn(self, holder: ListenerRecord | None, link: Link | None) -> None:
         """It leads to another one from now on, or to nobody."""
         self.holder, self._link = holder, link
-        self._waiting.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     @property
     def link(self) -> Link | None:
@@ -56,12 +61,11 @@ class Way:
 class Members:
     """Owns the links, which connect between `link` and `unlink`."""
 
-    def __init__(self, attached: Attached, config: HostConfig, connect: Connect) -> None:
-        self._config, self._connect = config, connect
+    def __init__(self, attached: Attached, config: HostConfig, lines: Lines) -> None:
+        self._config, self._lines = config, lines
         self._queue, self._name = attached.subscription.queue, attached.subscription.name
-        self._nursery: trio.Nursery | None = None
+        self._linking = False
         self._links: dict[ListenerRecord, Link] = {}
-        self._running: dict[Link, trio.CancelScope] = {}
         self._ways = {partition: Way() for partition in attached.subscription.starts}
         self.change(attached)
 
@@ -92,30 +96,22 @@ class Members:
                 if before is not None:
                     moved.append((partition, before in present))
         for record in gone:
-            if (running := self._running.get(self._links.pop(record))) is not None:
-                running.cancel()
+            self._links.pop(record).end()
         return moved
 
-    def link(self, nursery: trio.Nursery) -> None:
-        """Connect to all of them, and to those that come, by tasks of this nursery, until it is cancelled."""
-        self._nursery = nursery
-        for record, link in self._links.items():
-            nursery.start_soon(self._run_one, record, link)
+    def link(self) -> None:
+        """Connect to all of them, and to those that come."""
+        self._linking = True
+        for link in self._links.values():
+            link.begin()
 
     def unlink(self) -> None:
-        """The nursery takes no more tasks."""
-        self._nursery = None
+        """Connect to nobody any more."""
+        self._linking = False
+        for link in self._links.values():
+            link.end()
 
     def _add(self, record: ListenerRecord) -> None:
-        self._links[record] = link = Link(self._queue, self._name, record, self._config, self._connect)
-        if self._nursery is not None:
-            self._nursery.start_soon(self._run_one, record, link)
-
-    async def _run_one(self, record: ListenerRecord, link: Link) -> None:
-        if self._links.get(record) is not link:
-            return  # it went as soon as it came
-        with trio.CancelScope() as self._running[link]:
-            try:
-                await link.run()
-            finally:
-                del self._running[link]
+        self._links[record] = link = Link(self._queue, self._name, record, self._config, self._lines)
+        if self._linking:
+            link.begin()

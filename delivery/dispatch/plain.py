@@ -53,6 +53,7 @@ class PlainTarget:
         self._pushes: deque[_Push] = deque()
         self._pushed = trio.lowlevel.ParkingLot()
         self._ended = False
+        self._scope = trio.CancelScope()
 
     @property
     def ready(self) -> bool:
@@ -79,19 +80,25 @@ class PlainTarget:
         self._pushed.unpark()
 
     async def run(self) -> None:
-        """Work until cancelled, which goes with the connection; what was not begun then is told so."""
+        """Work until `end`; what was not begun then is told so."""
         try:
-            while True:
-                while not self._pushes:
-                    await self._pushed.park()
-                push = self._pushes[0]
-                answer = await self._answer(push)
-                self._pushes.popleft()
-                push.on_answer(answer)
+            with self._scope:
+                while True:
+                    while not self._pushes:
+                        await self._pushed.park()
+                    push = self._pushes[0]
+                    answer = await self._answer(push)
+                    self._pushes.popleft()
+                    push.on_answer(answer)
         finally:
             self._ended = True
             for push in self._pushes:
                 push.on_answer(SubscriberUnreachable(_ENDED))
+
+    def end(self) -> None:
+        """The connection is gone, or nobody waits for answers any more."""
+        self._ended = True
+        self._scope.cancel()
 
     async def _answer(self, push: _Push) -> Answer | HootError:
         answer, why = PlainAnswer(STATUS_OK, push.after), "it answered that it failed"

@@ -14,6 +14,7 @@ import trio
 
 from delivery import wall
 from delivery.batch.pick import pick
+from delivery.dispatch.bell import Bell
 from delivery.dispatch.holding import batch_of
 from delivery.dispatch.morgue import Morgue
 from delivery.dispatch.parking import GiveUpHead, Parking, SendAgain, Slot
@@ -55,7 +56,7 @@ class Retrier:
     ) -> None:  # fmt: skip
         self.parking = parking
         self._source, self._morgue, self._ledger, self._push_bytes = source, morgue, ledger, push_bytes
-        self._changed = trio.lowlevel.ParkingLot()
+        self._changed = Bell()
         self._origin_ms: float | None = None
 
     @property
@@ -82,12 +83,12 @@ class Retrier:
     def changed(self) -> None:
         """Write down what is parked now, and look what is to be done."""
         self._ledger.note_parked(self.parking.waiting())
-        self._changed.unpark_all()
+        self._changed.ring()
 
     async def room(self, *, all_gone: bool) -> None:
         """Return when not too much is parked for the partition to go on; with `all_gone`, when nothing is."""
         while self.parking.is_full or (all_gone and self.parking):
-            await self._changed.park()
+            await self._changed.wait()
 
     async def run(self, sender: Sender) -> None:
         """Work for one run, until cancelled. Raises what reading the partition does."""
@@ -101,7 +102,7 @@ class Retrier:
                 await self._send(step, sender)
             else:
                 with trio.move_on_after(float("inf") if step.due_ms is None else (step.due_ms - now_ms) / 1000):
-                    await self._changed.park()
+                    await self._changed.wait()
 
     async def _give_up(self, step: GiveUpHead) -> None:
         await self._morgue.take(GiveUp(step.id, step.reason, step.attempts))

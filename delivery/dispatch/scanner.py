@@ -65,8 +65,10 @@ class MessageScanner:
         """Once the filter has refused a whole batch: what is like it need not be read."""
         self.reading_since: float | None = None
         """By the monotonic clock, while the partition is being read."""
-        self._resting: trio.Event | None = None
-        """Set to end a rest at the partition's end; None when the scanner does not rest."""
+        self._resting: trio.lowlevel.Task | None = None
+        """Which rests at the partition's end, to be woken; None when the scanner does not rest. Most scanners of a host
+        may rest, and an event each takes more memory.
+        """
 
     @property
     def after(self) -> int:
@@ -106,16 +108,17 @@ class MessageScanner:
     async def _rest(self) -> None:
         if self._source.has_news(self._after):
             return
-        self._resting = trio.Event()
-        try:
-            await self._resting.wait()
-        finally:
-            self._resting = None
+        self._resting = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._rest_no_more)
+
+    def _rest_no_more(self, _: object) -> trio.lowlevel.Abort:
+        """A rest that is cancelled ends at once, and nobody is to wake it then."""
+        self._resting = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def _follow(self, buffer: Buffer) -> None:
         """There is news. While the scanner rests, the newest batch goes on at once, in the turn of who stored it."""
-        resting = self._resting
-        if resting is None:
+        if self._resting is None:
             return
         if self._wanted is None and not buffer.is_full:
             chunk = self._source.newest(self._after, self._push_bytes)
@@ -123,8 +126,9 @@ class MessageScanner:
                 self._after = chunk.last_id
                 for piece in self._pieces(chunk):
                     buffer.add(piece)
-        if self._source.has_news(self._after):
-            resting.set()
+        if self._source.has_news(self._after) and self._resting is not None:
+            resting, self._resting = self._resting, None
+            trio.lowlevel.reschedule(resting)
 
     def _pieces(self, chunk: Chunk) -> list[Piece]:
         """What is wanted of a chunk, and what was left out behind it: no push tells the listener of that."""

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 import trio
 
+from delivery.dispatch.bell import Bell
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.ending import Ending
 from delivery.dispatch.outlet import Outlet
@@ -62,7 +63,7 @@ class MessageSender:
         """What ended the last run, when that was a failure."""
         self.broken: Broken | None = None
         """What was out when the connection of the last run broke."""
-        self._changed = trio.lowlevel.ParkingLot()
+        self._changed = Bell()
         self._retries = self._quiet = self._recalling = False
         self._current: _Run | None = None
 
@@ -132,7 +133,7 @@ class MessageSender:
     async def drained(self) -> None:
         """Return when nothing is out any more."""
         while not self._window.empty or self._retrier.parking.out:
-            await self._changed.park()
+            await self._changed.wait()
 
     async def quiet(self) -> None:
         """Push nothing more and return when nothing is out; the answer of the retry push that follows ends that."""
@@ -240,7 +241,7 @@ class MessageSender:
             self._refused(error)
             return
         self._retrier.answered(step.slot, failed)
-        self._changed.unpark_all()
+        self._changed.ring()
         if not self._end_if_recalled() and step.alone:
             self._quiet = False
             self.pump()
@@ -286,7 +287,7 @@ class MessageSender:
     def _finish(self, sent: Sent) -> None:
         if self._window.finish(sent):
             self._on_position(self._window.position)
-        self._changed.unpark_all()
+        self._changed.ring()
 
     def _failed(self, sent: Sent, answer: Answer) -> None:
         stream = self._stream
@@ -311,4 +312,4 @@ class MessageSender:
         ended, self._current = self._current, None
         if ended is not None:
             ended.end(ending)
-        self._changed.unpark_all()
+        self._changed.ring()

@@ -48,6 +48,7 @@ class Supervisor:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keeper.run)
+                await nursery.start(self._tools.lines.background.run)
                 task_status.started()
                 with self._watching:
                     await self._reconcile_forever(nursery)
@@ -105,19 +106,16 @@ class Supervisor:
         """One delivery. An unexpected error costs its subscription a pause, never the host."""
         try:
             with one.scope:
-                await self._run_again_and_again(one.delivery)
+                is_over = False
+                while not is_over:
+                    try:
+                        await one.delivery.run()
+                        is_over = True
+                    except Exception:
+                        log.exception("a delivery stopped unexpectedly; it starts again from its checkpoints")
+                        await trio.sleep(_UNEXPECTED_PAUSE_SECONDS)
         finally:
             one.ended.set()
-
-    async def _run_again_and_again(self, delivery: Delivery) -> None:
-        while True:
-            try:
-                await delivery.run()
-            except Exception:
-                log.exception("a delivery stopped unexpectedly; it starts again from its checkpoints")
-                await trio.sleep(_UNEXPECTED_PAUSE_SECONDS)
-            else:
-                return
 
     async def _stop(self, key: SubscriptionKey) -> None:
         one = self._running.pop(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 import trio
@@ -42,6 +42,10 @@ class Link(Protocol):
 
     async def target(self) -> Target:
         """The connection, once there is one."""
+
+
+_NOT_BEGUN: Final = trio.CancelScope()
+"""Stands for what is not under way, and is never entered: cancelling it does nothing."""
 
 
 class Ledger(Protocol):
@@ -129,12 +133,12 @@ class SubscriptionWorker:
         outlet = Outlet(self._window, begin.gate, Adapting(config.window_messages))
         self._sender = MessageSender(stream, self._window, self._pulse, self._pulse.moved, self._retrier, outlet)
         self._by_key = begin.policy.order == "key"
-        self._scanning = trio.CancelScope()
-        self._pausing = trio.CancelScope()
-        self._resting = trio.CancelScope()
+        self._scanning = _NOT_BEGUN
+        self._pausing = _NOT_BEGUN
+        self._resting = _NOT_BEGUN
         """Around a pause before the next run."""
-        self._running = trio.CancelScope()
-        self._connecting = trio.CancelScope()
+        self._running = _NOT_BEGUN
+        self._connecting = _NOT_BEGUN
         """Around the waiting for a listener."""
         self._draining = False
         self._ending = Ending.BROKEN
@@ -187,6 +191,11 @@ class SubscriptionWorker:
         self._scanning.cancel()
         self._pausing.cancel()
         self._connecting.cancel()
+
+    def abandon(self) -> None:
+        """`run` returns at once, whatever is out."""
+        self.drain()
+        self._running.cancel()
 
     def leave(self) -> None:
         """Drain, but let the listener give back what it has not begun."""

@@ -44,6 +44,8 @@ class Setter(Protocol):
 class Watch:
     """One watched thing and those who want hints about it."""
 
+    __slots__ = ("_owner", "fired", "hints", "kind", "path")
+
     def __init__(self, owner: Watches, kind: Kind, path: str) -> None:
         self.kind = kind
         self.path = path

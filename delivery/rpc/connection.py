@@ -192,10 +192,15 @@ class Connection:
         """Send what was kept, and tell those who wait."""
         while self._outbox.waiting:
             await self._outbox.flush()
-            waiting, self._waiting = self._waiting, {}
-            for tell in waiting:
-                tell()
+            self._tell_ready()
         self._flushing = False
+
+    def _tell_ready(self) -> None:
+        """Tell those who wait, until one has filled the socket again: then it is behind all others."""
+        while self._waiting and not self._outbox.waiting:
+            tell = next(iter(self._waiting))
+            del self._waiting[tell]
+            tell()
 
     async def _receive(self) -> None:
         buffer = FrameBuffer(REPLY_BYTES_MAX, _QUIET_BYTES)

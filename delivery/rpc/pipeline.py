@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import trio
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=Hashable)
+
+
+def _one() -> int:
+    return 1
 
 
 class Pipeline(Generic[Item]):
-    """Items that were put and not dropped yet. An item larger than the bound fits when it is alone."""
+    """Items that were put and not dropped yet, each once. An item larger than the bound fits when it is alone."""
 
-    def __init__(self, items_max: int, bytes_max: int) -> None:
-        self._items_max, self._bytes_max = items_max, bytes_max
-        self._items: deque[tuple[Item, int]] = deque()
+    def __init__(self, items_max: int, bytes_max: int, shares: Callable[[], int] = _one) -> None:
+        """`shares` says how many times that may be put now: by so many who share the connection."""
+        self._items_max, self._bytes_max, self._shares = items_max, bytes_max, shares
+        self._items: OrderedDict[Item, int] = OrderedDict()
+        self._chosen: deque[Item] = deque()
         self._bytes = 0
         self._dropped = trio.lowlevel.ParkingLot()
 
@@ -26,28 +32,35 @@ class Pipeline(Generic[Item]):
     @property
     def first(self) -> Item | None:
         """The oldest item; None without any."""
-        return self._items[0][0] if self._items else None
+        return next(iter(self._items), None)
+
+    @property
+    def chosen(self) -> Item | None:
+        """The item that was chosen first of those that are there; None without any."""
+        return self._chosen[0] if self._chosen else None
 
     async def room(self, size: int) -> None:
         """Wait until an item of `size` bytes may be put."""
-        while self._items and (len(self._items) >= self._items_max or self._bytes + size > self._bytes_max):
+        while self._items and not self._fits(size):
             await self._dropped.park()
+
+    def _fits(self, size: int) -> bool:
+        shares = self._shares()
+        return len(self._items) < shares * self._items_max and self._bytes + size <= shares * self._bytes_max
 
     def put(self, item: Item, size: int) -> None:
         """Add an item; there must be room."""
-        self._items.append((item, size))
+        self._items[item] = size
         self._bytes += size
 
-    def promote(self, chosen: Callable[[Item], bool]) -> None:
-        """Make the oldest item that is `chosen` the first, if there is one."""
-        for place, (item, _) in enumerate(self._items):
-            if chosen(item):
-                found = self._items[place]
-                del self._items[place]
-                self._items.appendleft(found)
-                return
+    def choose(self, item: Item) -> None:
+        """Mark an item, if it is there."""
+        if item in self._items:
+            self._chosen.append(item)
 
-    def drop_first(self) -> None:
-        """Remove the oldest item."""
-        self._bytes -= self._items.popleft()[1]
+    def drop(self, item: Item) -> None:
+        """Remove the first item, or the one that is chosen first."""
+        if self._chosen and self._chosen[0] is item:
+            self._chosen.popleft()
+        self._bytes -= self._items.pop(item)
         self._dropped.unpark_all()

@@ -74,9 +74,11 @@ class ThriftServer:
         service: str,
         handler: Handler,
         limits: ServerLimits | None = None,
+        shares: Callable[[], int] = lambda: 1,
     ) -> None:
+        """`shares` says how many times what the limits say of a pipeline each connection may have under way."""
         self._listeners, self._service, self._handler = listeners, service, handler
-        self._limits = limits or ServerLimits()
+        self._limits, self._shares = limits or ServerLimits(), shares
         self.counters = Counters()
         self._accepting = trio.CancelScope()
         self._open: set[ServedConnection] = set()
@@ -110,7 +112,7 @@ class ThriftServer:
             counters.connections_refused += 1
             stream.socket.close()
             return
-        connection = ServedConnection(stream.socket, self._begin, self._limits, counters)
+        connection = ServedConnection(stream.socket, self._begin, self._limits, counters, self._shares)
         if self._accepting.cancel_called:
             connection.stop_reading()
         counters.connections += 1
@@ -121,7 +123,7 @@ class ThriftServer:
             counters.connections -= 1
             self._open.discard(connection)
 
-    def _begin(self, frame: memoryview, ready: Callable[[], None]) -> Reply:
+    def _begin(self, frame: memoryview, ready: Callable[[Reply], None]) -> Reply:
         """Hand a call to the handler. Raises ProtocolError when the frame holds none."""
         call = decode_call(self._service, frame)
         self.counters.calls += 1
@@ -142,7 +144,7 @@ class ThriftServer:
 
         return Reply(work=work)
 
-    def _promised(self, call: Call, outcome: Promise[Any], ready: Callable[[], None]) -> Reply:
+    def _promised(self, call: Call, outcome: Promise[Any], ready: Callable[[Reply], None]) -> Reply:
         reply = Reply()
 
         def given(result: Any) -> None:
@@ -150,7 +152,7 @@ class ThriftServer:
                 reply.frame = self._encoded(call, result)
             except Exception as error:  # noqa: BLE001 - whoever gave the result must not hear of it
                 reply.work = partial(_fail, error)
-            ready()
+            ready(reply)
 
         outcome.then(given)
         return reply

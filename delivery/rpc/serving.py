@@ -72,23 +72,22 @@ class Reply:
         self.frame, self.work = frame, work
 
 
-Begin = Callable[[memoryview, Callable[[], None]], Reply]
+Begin = Callable[[memoryview, Callable[[Reply], None]], Reply]
 """Takes a frame; calls the second argument when it has set a reply's frame later."""
-
-
-def _is_there(reply: Reply) -> bool:
-    return reply.frame is not None or reply.work is not None
 
 
 class ServedConnection:
     """One connection. `begin` takes each frame in order and gives the place of its reply."""
 
-    def __init__(self, socket: trio.socket.SocketType, begin: Begin, limits: ServerLimits, counters: Counters) -> None:
+    def __init__(
+        self, socket: trio.socket.SocketType, begin: Begin, limits: ServerLimits, counters: Counters,
+        shares: Callable[[], int],
+    ) -> None:  # fmt: skip
         self._socket, self._begin, self._limits, self._counters = socket, begin, limits, counters
         self._buffer = FrameBuffer(limits.frame_bytes_max)
         self._buffer_counted = 0
         self._outbox = Outbox(socket)
-        self._pipeline: Pipeline[Reply] = Pipeline(limits.pipeline_max, limits.pipeline_bytes_max)
+        self._pipeline: Pipeline[Reply] = Pipeline(limits.pipeline_max, limits.pipeline_bytes_max, shares)
         self._replier = trio.lowlevel.ParkingLot()
         self._frame_began: float | None = None
         self._received_at = trio.current_time()
@@ -146,10 +145,18 @@ class ServedConnection:
             while (frame := await self._next_frame()) is not None:
                 size = len(frame)
                 await self._pipeline.room(size)
-                self._pipeline.put(self._begin(frame, self._send_ready), size)
-                self._send_ready()
+                reply = self._begin(frame, self._ready)
+                self._pipeline.put(reply, size)
+                if reply.frame is not None or reply.work is not None:
+                    self._ready(reply)
         self._read_all = True
         self._replier.unpark_all()
+
+    def _ready(self, reply: Reply) -> None:
+        """It can be sent, if it is not another one's turn."""
+        if not self._limits.in_order:
+            self._pipeline.choose(reply)
+        self._send_ready()
 
     def _send_ready(self) -> None:
         """Send the replies whose turn has come. What takes waiting is left to the replier."""
@@ -161,17 +168,13 @@ class ServedConnection:
                 self._end(error)
                 return
             self._counters.bytes_out += reply.frame[1]
-            pipeline.drop_first()
+            pipeline.drop(reply)
         if outbox.waiting or reply is None or reply.work is not None:
             self._replier.unpark_all()
 
     def _next(self) -> Reply | None:
         """The reply whose turn it is."""
-        first = self._pipeline.first
-        if first is not None and not self._limits.in_order and not _is_there(first):
-            self._pipeline.promote(_is_there)
-            return self._pipeline.first
-        return first
+        return self._pipeline.first if self._limits.in_order else self._pipeline.chosen
 
     async def _reply(self) -> None:
         while self._outbox.waiting or len(self._pipeline) or not self._read_all:

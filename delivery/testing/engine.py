@@ -24,8 +24,8 @@ from delivery.testing.partitions import LocalPartitions
 from delivery.testing.receiving import LocalSubscriber
 from delivery.testing.wire import Wire
 from delivery.testing.znodes import MemorySession, Tree
-from subscriber.dispatch import Job
 from subscriber.listeners import AsyncCall
+from subscriber.strands import Job
 from subscriber.subscriber import Subscriber
 
 LISTENER_SECONDS: Final = 86_400.0

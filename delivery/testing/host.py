@@ -9,9 +9,11 @@ import msgspec
 
 from delivery.batch import encode
 from delivery.config import HostConfig, software_version
+from delivery.dispatch.background import Background
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.deadletters import DeadLetter, headers_of
 from delivery.dispatch.delivery import Tools
+from delivery.dispatch.lines import Lines
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
@@ -81,7 +83,7 @@ class LocalHost:
         self.keeper = CheckpointKeeper(catalog, CONFIG, lambda _queue, _partition: None)
         taker = StateTaker(catalog, lambda _queue, _partition: None)
         letters = LocalLetters(catalog, partitions)
-        tools = Tools(partitions, self.keeper, taker, NoCounters(), CONFIG, letters, wire.connect)
+        tools = Tools(partitions, self.keeper, taker, NoCounters(), CONFIG, letters, Lines(wire.connect, Background()))
         self._supervisor = Supervisor(ExactWatch(session, catalog), self.keeper, tools, CONFIG)
 
     async def run(self, now_ms: int) -> None:

@@ -15,12 +15,12 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.testing.loop import Outcome
 from delivery.testing.wire import Wire
 from delivery.testing.znodes import MemorySession
-from subscriber.dispatch import Dispatcher, Job
+from subscriber.dispatch import Dispatcher
 from subscriber.listeners import AsyncCall, Concurrency
 from subscriber.registration import SubscriberZooKeeper
 from subscriber.runtime import EventCallback, Runtime
 from subscriber.settings import Settings
-from subscriber.strands import Strands
+from subscriber.strands import Job, Strands
 from subscriber.subscriber import Subscriber
 from subscriber.subscription import Subscription
 from subscriber.unwrapping import only_error
@@ -83,8 +83,8 @@ class LocalDispatcher(Dispatcher):
         task_status.started()
         await trio.sleep_forever()
 
-    def submit(self, job: Job) -> None:
-        """See Dispatcher."""
+    def submit(self, strand: Hashable, job: Job) -> None:
+        """See Dispatcher. All strands are one: there is one thread."""
         self._pending += 1
 
         def work() -> None:
@@ -133,7 +133,7 @@ class LocalDispatcher(Dispatcher):
 class LocalStrands(Strands):
     """What would run side by side runs one after another, in the order of its submission."""
 
-    def __init__(self, submit: Callable[[Job], None]) -> None:
+    def __init__(self, submit: Callable[[Hashable, Job], None]) -> None:
         self._submit = submit
 
     @property
@@ -156,7 +156,7 @@ class LocalStrands(Strands):
 
     def submit(self, strand: Hashable, job: Job) -> None:
         """See Strands."""
-        self._submit(job)
+        self._submit(strand, job)
 
     def stop(self) -> None:
         """See Strands."""

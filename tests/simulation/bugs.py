@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import msgspec
-import trio
 
 from delivery.dispatch.buffer import Piece
 from delivery.dispatch.ending import Ending
@@ -202,15 +201,15 @@ def _waiting_on_a_replaced_event() -> Bug:
 
     This one was there: a partition was not delivered until its subscription was attached anew.
     """
-    serve_one = Link._serve_one
+    attempt = Link._try
 
-    async def replacing(link: Link, *args: Any) -> bool:
-        try:
-            return await serve_one(link, *args)
-        finally:
-            link._connected = trio.Event()
+    async def replacing(link: Link) -> bool:
+        is_up = await attempt(link)
+        if not is_up:
+            link._wanted = None
+        return is_up
 
-    return mock.patch.object(Link, "_serve_one", replacing)
+    return mock.patch.object(Link, "_try", replacing)
 
 
 def _broken_is_not_ready() -> Bug:

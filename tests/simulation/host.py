@@ -14,8 +14,10 @@ from delivery.cluster.ownership import Ownership
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.sharing.sharing import Sharing
 from delivery.config import HostConfig
+from delivery.dispatch.background import Background
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
+from delivery.dispatch.lines import Lines
 from delivery.dispatch.supervisor import Supervisor
 from delivery.dispatch.taking import StateTaker
 from delivery.dispatch.watch import SubscriptionWatch
@@ -190,6 +192,6 @@ async def _answer(work: Callable[[], Awaitable[object]], reply: Callable[[object
 def _supervisor(
     session: Any, catalog: Catalog, keeper: CheckpointKeeper, sharing: Sharing, taker: StateTaker
 ) -> Supervisor:  # fmt: skip
-    connect = cast("Any", SimulatedConnection.open)
-    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG, KeptLetters(), connect)
+    lines = Lines(cast("Any", SimulatedConnection.open), Background())
+    tools = Tools(sharing.takeovers, keeper, taker, _METRICS, CONFIG, KeptLetters(), lines)
     return Supervisor(SubscriptionWatch(session, catalog), keeper, tools, CONFIG)

@@ -187,7 +187,7 @@ class _Dispatcher:
         self._machine, self._slow = machine, slow
         self._free_at = 0.0
 
-    def submit(self, job: Call) -> None:
+    def submit(self, _strand: object, job: Call) -> None:
         """A job, behind all others."""
         kernel = self._machine.kernel
         takes = kernel.between(0.0005, 0.005) if not kernel.chance(self._slow) else kernel.between(0, 0.5)

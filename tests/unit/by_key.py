@@ -120,7 +120,7 @@ class Process(AlwaysReady):
             name="mail", queue="orders", generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
             retry=policy,
         )  # fmt: skip
-        here = SimpleNamespace(submit=_call, post=_call, hop=None, task_of=None)
+        here = SimpleNamespace(submit=lambda _, job: job(), post=_call, hop=None, task_of=None)
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
         subscription = Subscription("mail", request, listeners, where)

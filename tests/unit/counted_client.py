@@ -55,7 +55,7 @@ def instructions_of_puts(messages: int) -> dict[str, int]:
 
 
 def _service(callback: Any) -> ListenerService:
-    here = SimpleNamespace(submit=_call, post=_call, hop=None, task_of=None)
+    here = SimpleNamespace(submit=lambda _, job: job(), post=_call, hop=None, task_of=None)
     service = ListenerService("mail", cast("Any", here), list[Event]().append)
     request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
     subscription = Subscription("mail", request, (check_listener(callback, "message"),))

@@ -23,6 +23,8 @@ from delivery.api.thrift import ThriftApi
 from delivery.batch import encode, headers_in
 from delivery.cluster.ownership import Ownership
 from delivery.config import HostConfig
+from delivery.dispatch.background import Background
+from delivery.dispatch.lines import Lines
 from delivery.dispatch.link import Link
 from delivery.dispatch.target import STATUS_OK, Stream
 from delivery.dispatch.worker import Begin, SubscriptionWorker
@@ -144,12 +146,14 @@ class CountedHost:
     async def _deliver(self, nursery: trio.Nursery, listener: ListenerPeer) -> None:
         config, stream = HostConfig(), Stream("orders", "mail", 0, epoch=1)
         record = ListenerRecord(address="127.0.0.1", port=listener.port, token=TOKEN)
-        link = Link("orders", "mail", record, config, Connection.open)
+        background = Background()
+        await nursery.start(background.run)
+        link = Link("orders", "mail", record, config, Lines(Connection.open, background))
         worker = SubscriptionWorker(
             stream, await self._ownership.acquire("orders", 0), begin=Begin(0, 1), wanted=filter_of(self._topics, None),
             config=config, counters=NoCounters(), ledger=NotedLedger(self._peer.positions.put), letters=KeptLetters(),
         )  # fmt: skip
-        nursery.start_soon(link.run)
+        link.begin()
         nursery.start_soon(worker.run, link)
 
 

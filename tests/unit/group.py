@@ -53,7 +53,9 @@ class Member(AlwaysReady):
             self._calls += 1
             return handle(message)
 
-        here = SimpleNamespace(submit=self._jobs.append, post=lambda job: job(), hop=None, task_of=None)
+        here = SimpleNamespace(
+            submit=lambda _, job: self._jobs.append(job), post=lambda job: job(), hop=None, task_of=None
+        )  # fmt: skip
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
         subscription = Subscription("mail", request, (check_listener(counting, "message"),))

@@ -12,8 +12,10 @@ import trio
 import trio.testing
 
 from delivery.config import HostConfig
+from delivery.dispatch.background import Background
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Delivery, Tools
+from delivery.dispatch.lines import Lines
 from delivery.dispatch.pace import AHEAD_SECONDS
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
@@ -66,7 +68,9 @@ def attached(record: SubscriptionRecord = RECORD) -> Attached:
 def tools(states: ScriptedStates, partitions: Any = None, fenced: list[tuple[str, int]] | None = None) -> Tools:
     keeper = CheckpointKeeper(states, HostConfig(), lambda *_: None)
     taker = StateTaker(states, lambda *place: (fenced if fenced is not None else []).append(place))
-    return Tools(partitions, keeper, taker, NoCounters(), HostConfig(), KeptLetters(), Connection.open)
+    return Tools(
+        partitions, keeper, taker, NoCounters(), HostConfig(), KeptLetters(), Lines(Connection.open, Background())
+    )
 
 
 def begun_at(position: int) -> int:
@@ -268,44 +272,6 @@ def test_a_host_has_the_part_of_the_limits_that_its_partitions_are_of_all() -> N
             faster = msgspec.structs.replace(record, flow=Flow(bytes_per_second=800))
             delivery.change(msgspec.structs.replace(one, subscription=faster))
             assert delivery.gate.largest[1] == 400 * AHEAD_SECONDS
-            nursery.cancel_scope.cancel()
-
-    trio.run(story)
-
-
-class Quiet:
-    """A connection to a listener that has said hello, and nothing since."""
-
-    ready = True
-
-    async def call(self, *_: str) -> str:
-        await trio.lowlevel.checkpoint()
-        return "t"
-
-    async def run(self) -> None:
-        await trio.sleep_forever()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
-def test_a_subscription_to_which_nothing_comes_is_two_tasks_one_to_serve_it_and_one_for_its_connection() -> None:
-    """A host has thousands of them, and tasks are most of what each costs."""
-
-    async def story() -> None:
-        async def connect(_address: str, _port: int) -> Any:
-            await trio.lowlevel.checkpoint()
-            return Quiet()
-
-        shared = tools(ScriptedStates(), ScriptedPartitions(ScriptedOwned()))
-        delivery = Delivery(attached(), msgspec.structs.replace(shared, connect=connect))
-        before = trio.lowlevel.current_statistics().tasks_living
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(delivery.run)
-            await eventually(lambda: 0 in delivery.workers and (link := delivery.way(0).link) is not None
-                             and link.down_since is None)  # fmt: skip
-            await trio.testing.wait_all_tasks_blocked()
-            assert trio.lowlevel.current_statistics().tasks_living - before == 2
             nursery.cancel_scope.cancel()
 
     trio.run(story)

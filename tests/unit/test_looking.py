@@ -34,7 +34,7 @@ def look_at(calls: Callable[[Dispatcher], Calls], reached: threading.Event, rele
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 await nursery.start(dispatcher.run)
-                dispatcher.submit(job)
+                dispatcher.submit("orders", job)
                 await trio.to_thread.run_sync(reached.wait, 30)
                 found.extend(await lookout.look())
                 release()

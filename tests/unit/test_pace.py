@@ -122,7 +122,7 @@ def test_a_limited_worker_delivers_evenly_in_order_and_follows_a_new_limit_at_on
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             begun = trio.current_time()
-            gate.serve(nursery)
+            gate.serve(nursery.start_soon)
             nursery.start_soon(listener.serve)
             nursery.start_soon(worker.run, listener)
             await trio.sleep(10)

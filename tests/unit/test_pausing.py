@@ -102,7 +102,7 @@ class Story:
         return ok(messages) if messages else Reply(STATUS_OK, 0)
 
     async def begin(self, nursery: trio.Nursery) -> None:
-        self.gate.serve(nursery)
+        self.gate.serve(nursery.start_soon)
         nursery.start_soon(self.listener.serve)
         nursery.start_soon(self.worker.run, self.listener)
 
@@ -146,7 +146,7 @@ def test_a_paused_worker_drains_without_sending_what_it_holds() -> None:
         one = Story(Begin(0, 1), batch_at(100, "a"))
         one.gate.pause(float("inf"))
         async with trio.open_nursery() as nursery:
-            one.gate.serve(nursery)
+            one.gate.serve(nursery.start_soon)
             nursery.start_soon(one.worker.run, one.listener)
             await trio.sleep(1)
             one.worker.drain()

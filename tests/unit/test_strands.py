@@ -5,10 +5,17 @@ from __future__ import annotations
 import threading
 from queue import SimpleQueue
 
+import pytest
+
 from subscriber.staff import Staff
 from subscriber.strands import Strands
+from tests.integration.embedded import eventually
 
 SECONDS = 30.0
+
+
+def nothing() -> None:
+    """Somebody is told, and does nothing."""
 
 
 def test_each_strand_keeps_its_order_and_strands_run_side_by_side() -> None:
@@ -60,6 +67,60 @@ def test_what_jobs_submit_while_the_threads_end_still_runs() -> None:
     begun.set()
     assert idle.wait(SECONDS)
     assert seen == [0]
+
+
+def test_a_strand_that_waits_gets_a_thread_once_the_others_are_with_jobs_that_do_not_end() -> None:
+    idle, crowded, go, seen = threading.Event(), SimpleQueue[None](), threading.Event(), SimpleQueue[int]()
+    strands = Strands(0, idle.set, on_crowded=lambda: crowded.put(None))
+    assert strands.is_idle  # no thread before there is something to do
+    for number in range(2):
+        strands.submit(number, lambda: seen.put(-1) if go.wait(SECONDS) else None)
+    crowded.get(timeout=SECONDS)
+    strands.submit(2, lambda: seen.put(2))
+    assert strands.relieve()
+    assert strands.abreast == 2
+    eventually(lambda: not strands.relieve(), "the third has a thread, and has ended")
+    assert seen.get(timeout=SECONDS) == 2
+    assert strands.abreast == 3
+    assert crowded.empty()  # it was told that it is looked
+    strands.submit(2, lambda: seen.put(2))
+    assert seen.get(timeout=SECONDS) == 2
+    go.set()
+    strands.stop()
+    assert idle.wait(SECONDS)
+
+
+def test_strands_of_quick_jobs_share_a_thread_and_take_turns() -> None:
+    idle, order, all_there = threading.Event(), list[str](), threading.Event()
+    strands = Strands(0, idle.set, on_crowded=nothing)
+    strands.submit("a", lambda: order.append("first") if all_there.wait(SECONDS) else None)
+    for strand in "ab" * 3:
+        strands.submit(strand, lambda strand=strand: order.append(strand))  # type: ignore[misc]
+    all_there.set()
+    eventually(lambda: len(order) == 7, "all")
+    assert order == ["first", *"bababa"]
+    strands.relieve()
+    assert strands.abreast == 1
+    strands.stop()
+    assert idle.wait(SECONDS)
+
+
+def test_a_thread_that_is_needed_no_more_ends_but_for_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subscriber.strands.SPARE_SECONDS", 0.01)
+    go, ended = threading.Event(), SimpleQueue[bool]()
+    strands = Strands(0, nothing, on_crowded=nothing)
+    for number in range(3):
+        strands.submit(number, lambda: ended.put(go.wait(SECONDS)))
+    strands.relieve()
+    strands.relieve()
+    assert strands.abreast == 3
+    go.set()
+    assert all(ended.get(timeout=SECONDS) for _ in range(3))
+    eventually(lambda: strands.abreast == 1, "one is left")
+    strands.submit("after it", lambda: ended.put(True))
+    assert ended.get(timeout=SECONDS)
+    strands.stop()
+    eventually(lambda: strands.is_idle, "they end")
 
 
 class Told(Staff):

@@ -45,7 +45,9 @@ class ValueWatches(Protocol):
 
 
 class _OneShot:
-    """One watcher, what it has seen, and how to look again."""
+    """One watcher, what it has seen, and how to look again. There may be thousands."""
+
+    __slots__ = ("_owner", "hint", "key", "look", "path", "seen", "watcher")
 
     def __init__(self, owner: OneShots, path: str, look: Look, to_watch: ToWatch) -> None:
         self.path, self.look = path, look
