@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 from zlib import crc32
 
 import msgspec
@@ -32,6 +32,9 @@ DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
 Layout = Literal["rows", "batches"]
 """How messages lie in HBase: a row each, which anything can read; or a cell for each record batch, for rate."""
 LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
+
+Isolation = Literal["uncommitted", "committed"]
+"""What readers see of transactions: everything, or nothing before its commit."""
 
 ASIDE: Final = "hoot."
 """Begins the topics of what the engine itself keeps between the messages of a partition (`messaging.marks`).
@@ -58,6 +61,13 @@ def check_topic(topic: str) -> str:
     if str(topic).startswith(ASIDE):
         raise InvalidRequest(f"{topic[:60]!r} is no topic name: those that begin with {ASIDE!r} are the engine's own")
     return topic if topic == "" else check_name("topic", topic)
+
+
+def check_isolation(isolation: object) -> Isolation:
+    """`isolation` if there is such a one. Raises InvalidRequest."""
+    if isolation not in get_args(Isolation):
+        raise InvalidRequest(f"isolation is one of {', '.join(get_args(Isolation))}, not {str(isolation)[:40]!r}")
+    return cast("Isolation", isolation)
 
 
 def check_partition(partition: object, partitions: int, queue: str) -> int:

@@ -105,6 +105,7 @@ struct SubscriptionOptions {
                                 // listeners can be attached by attachListener to exclusive ones alone
   8: optional string filter     // an expression, or a rule as JSON (docs/filters.md); absent or empty for none
   9: optional Flow flow
+  10: optional string isolation // "uncommitted" (the default) or "committed": nothing of a transaction before its commit
 }
 
 /* What is to become different of a subscription; what is absent stays, in the two structs as well. */
@@ -115,6 +116,7 @@ struct SubscriptionChanges {
   4: optional i32 bound                 // 0 for all
   5: optional Flow flow
   6: optional string kind               // only while nobody is attached: subscription_busy
+  7: optional string isolation          // "uncommitted" or "committed"
 }
 
 /* Where a program listens that implements a service of subscriber.thrift. */
@@ -182,6 +184,9 @@ struct Observation {
   40: string pausedBy
   41: string member
   42: bool limited
+  43: i64 waitingFor
+  44: i64 waitingMs
+  45: string waitingTrouble
 }
 
 /* A transaction that has begun (docs/transactions.md). */
@@ -216,6 +221,10 @@ service RegionHost {
      to end a bounded read. `upTo` (0: the last complete id) where there are not so many. */
   list<i64> locateMessages(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: list<i64> counts)
     throws (1: HootError error)
+  /* The last id at or below `upTo` (0: the last complete id) with nothing above `after` before it that is of a transaction
+     in progress, as `transaction` has it: up to there a reader with that does not stop. */
+  i64 decidedUpTo(1: string queue, 2: i32 partition, 3: i64 after, 4: i64 upTo, 5: binary transaction)
+    throws (1: HootError error)
 
   // among hosts, and for operators
   /* Sent to a host when a partition's record names it, or when nobody owns the partition: it opens the partition, or
@@ -249,8 +258,9 @@ service RegionHost {
   void invalidateTransaction(1: i64 writePointer) throws (1: HootError error)
   /* "in_progress", "committed", "aborted" or "invalid"; unknown_transaction some time after its end. */
   string transactionState(1: i64 writePointer) throws (1: HootError error)
-  /* What one sees who begins no transaction, as polls take it. */
-  binary transactionSnapshot() throws (1: HootError error)
+  /* What one sees who begins no transaction, as polls take it. While all of `unfinished` are in progress, it answers when
+     any transaction has ended, or after waitMs (up to 30000). */
+  binary transactionSnapshot(1: list<i64> unfinished, 2: i32 waitMs) throws (1: HootError error)
   /* How at most 1000 transactions stand at this moment: as transactionState, or "unknown". Only one that is in progress
      may write. */
   list<string> mayWrite(1: list<i64> writePointers) throws (1: HootError error)

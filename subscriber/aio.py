@@ -16,6 +16,7 @@ from delivery.metastore.flow import FlowGiven
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
+from delivery.model import Isolation
 from subscriber.declaration import Declaration
 from subscriber.listeners import Concurrency, Form, Where
 from subscriber.runtime import Runtime
@@ -48,13 +49,15 @@ class AsyncSubscriber(Declaration):
         bound: int | None = None,
         flow: FlowGiven = KEEP,
         concurrency: Concurrency = 1,
+        isolation: Isolation | None = None,
         listener: Callable[..., object] | None = None,
         batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """As Subscriber.subscribe."""
         request = check_request(
-            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound, flow=flow
-        )
+            queue, partitions, topics, start, filter, retry=retry, mode=mode, kind=kind, bound=bound, flow=flow,
+            isolation=isolation,
+        )  # fmt: skip
         given: dict[Form, Callable[..., object] | None] = {"message": listener, "batch": batch_listener}
         subscription = self._declare(request, where, given, manual=manual, concurrency=concurrency)
         if self._runtime is not None:

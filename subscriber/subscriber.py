@@ -18,6 +18,7 @@ from delivery.metastore.flow import FlowGiven
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryGiven
 from delivery.metastore.request import Mode, Partitions, check_request
+from delivery.model import Isolation
 from subscriber.declaration import Declaration
 from subscriber.listeners import Concurrency, Form, Where
 from subscriber.runtime import Runtime
@@ -57,6 +58,7 @@ class Subscriber(Declaration):
         filter: FilterGiven = KEEP, where: Where | None = None,  # noqa: A002 - what everybody calls it
         retry: RetryGiven = None, kind: Kind | None = None, mode: Mode = "create_or_attach", manual: bool = False,
         bound: int | None = None, flow: FlowGiven = KEEP, concurrency: Concurrency = 1,
+        isolation: Isolation | None = None,
         listener: Callable[..., object] | None = None, batch_listener: Callable[..., object] | None = None,
     ) -> Subscription:  # fmt: skip
         """Subscribe to a queue: its partitions and topics, or those given (a dict of partitions gives each its start).
@@ -82,13 +84,18 @@ class Subscriber(Declaration):
         or with `RetryPolicy(order="key")` each key, still one message after another. With "auto" as many as get more
         done that way.
 
+        With isolation "committed" no message of a transaction comes before its commit, none behind it either until it
+        has ended, and none ever that was rolled back (docs/transactions.md); "uncommitted", as it is at first, takes
+        everything as it is published; None leaves that as it is.
+
         The subscription is registered, and "latest" looked up, by `start`; on a running subscriber at once, which needs
         `listener` or `batch_listener` given here. Raises InvalidRequest (a filter that does not parse: with its place
         and a hint), and then what `start` raises.
         """
         request = check_request(
-            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound, flow=flow
-        )
+            queue, partitions, topics, start, filter, retry=retry, kind=kind, mode=mode, bound=bound, flow=flow,
+            isolation=isolation,
+        )  # fmt: skip
         given: dict[Form, Callable[..., object] | None] = {"message": listener, "batch": batch_listener}
         subscription = self._declare(request, where, given, manual=manual, concurrency=concurrency)
         runtime = self._runtime

@@ -276,6 +276,7 @@ class History:
                 batch = open_batch(reply.batches[at : at + header.length], header)
                 found += [message.body for message in batch.messages("q", after)]
             request.after = reply.position
+        assert await reading.decided(TOPIC.queue, 0, 0, 0, request.transaction) == after
         return found
 
 

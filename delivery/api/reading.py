@@ -8,35 +8,41 @@ from typing import Any, Final
 
 import trio
 
-from delivery.api.committed import Committed
 from delivery.api.rest.ledgers import Ledgers
 from delivery.batch import Header, select, without_asides
-from delivery.batch.layout import BATCH_BYTES_MAX
+from delivery.batch.layout import BATCH_BYTES_MAX, HEADERS
 from delivery.batch.select import Wanted
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
+from delivery.dispatch.committed import visible
 from delivery.errors import InvalidRequest
 from delivery.filters import TOPICS_MAX, Filter, filter_of
-from delivery.ids import ID_MAX
-from delivery.messaging.transactions import read_snapshot
+from delivery.ids import ID_MAX, first_id_at
+from delivery.messaging.committed import Committed
+from delivery.messaging.transactions import Snapshot, read_snapshot
 from delivery.model import check_name
 from delivery.rpc.protocol import load_idl
 from delivery.storage.base import Chunk
+from delivery.transactions.pointers import began_ms
 
 WAIT_MS_MAX: Final = 30_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one read gives at most, unless a single batch is larger."""
 LOCATED_MAX: Final = 1000
+DECIDED_BYTES: Final = 1024 * 1024
+"""Looked at at once, to find where a reader stops."""
+CLOCKS_MS: Final = 600_000
+"""How far the clock of a partition's owner may be behind that of the host that began a transaction."""
 STOPPED_SECONDS: Final = 0.05
 """How long a read that waits, and that a transaction in progress stops, waits: then a later view may see its end."""
 
 
 class Reading:
-    """Answers `read`, `partitionInfo`, `countMessages` and `locateMessages`."""
+    """Answers `read`, `partitionInfo`, `countMessages`, `locateMessages` and `decidedUpTo`."""
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
-        self._ledgers = Ledgers()
+        self.ledgers = Ledgers()
         self._idl = load_idl("delivery")
 
     async def read(self, request: Any) -> Any:
@@ -57,7 +63,7 @@ class Reading:
         while not data and after < until:
             seen: Wanted | None = wanted
             if snapshot is not None:
-                seen = Committed(snapshot, await self._ledgers.caught_up(owned), after, wanted)
+                seen = Committed(snapshot, await self.ledgers.caught_up(owned), after, wanted)
             position, data = await _read_once(owned, after, until, bytes_max, seen, asides=asides)
             if isinstance(seen, Committed) and seen.stopped_at is not None:
                 after = max(after, seen.stopped_at - 1)
@@ -97,8 +103,38 @@ class Reading:
         end = min(_id(until) or ID_MAX, owned.watermark)
         return await owned.locate(min(_id(after), end), end, counts)
 
+    async def decided(
+        self, queue: str, partition: int | None, after: int | None, until: int | None, transaction: bytes | None
+    ) -> int:  # fmt: skip
+        """See decidedUpTo in the IDL."""
+        snapshot = read_snapshot(transaction or b"")
+        owned = await self._acquire(queue, partition)
+        end, position = min(_id(until) or ID_MAX, owned.watermark), max(_id(after), _before_all_in(snapshot))
+        ledger = await self.ledgers.caught_up(owned)
+        while position < end:
+            chunk = await owned.read(position, DECIDED_BYTES, _has_no_headers)
+            if chunk is None:
+                break
+            seen = Committed(snapshot, ledger, position)
+            visible(chunk, seen)
+            if seen.stopped_at is not None:
+                return min(seen.stopped_at - 1, end)
+            position = chunk.last_id
+            await trio.lowlevel.checkpoint()  # the tail cache answers without one
+        return end
+
     async def _acquire(self, queue: str | None, partition: int | None) -> OwnedPartition:
         return await self._ownership.acquire(check_name("queue", queue), check_number(partition))
+
+
+def _before_all_in(snapshot: Snapshot) -> int:
+    """An id below all messages of transactions in progress, or begun since: a pointer tells when its own began."""
+    oldest = min(snapshot.in_progress, default=snapshot.read_pointer)
+    return first_id_at(began_ms(oldest) - CLOCKS_MS)
+
+
+def _has_no_headers(header: Header, _: bytes) -> bool:
+    return not header.flags & HEADERS
 
 
 def check_number(partition: int | None) -> int:

@@ -115,7 +115,7 @@ def _request(queue: str, options: Any) -> Request:
     return check_request(
         queue, options.partitions or None, options.topics or None, start, options.filter or None,
         retry=_given(options.retryPolicy, RetryPolicy), bound=options.bound, kind=options.kind or None,
-        flow=_given(options.flow, Flow),
+        flow=_given(options.flow, Flow), isolation=options.isolation or None,
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _changes(given: Any) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     return change(
         KEEP if given.topics is None else given.topics or None, KEEP if given.filter is None else given.filter or None,
         _given(given.retryPolicy, RetryPolicy), given.bound, _given(given.flow, Flow),
-        given.kind or None,
+        given.kind or None, isolation=given.isolation or None,
     )  # fmt: skip
 
 

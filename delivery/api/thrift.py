@@ -109,6 +109,9 @@ class ThriftApi:
     async def _call_locateMessages(self, args: Any) -> list[int]:  # noqa: N802
         return await self._reading.locate(args.queue, args.partition, args.after, args.upTo, args.counts or ())
 
+    async def _call_decidedUpTo(self, args: Any) -> int:  # noqa: N802
+        return await self._reading.decided(args.queue, args.partition, args.after, args.upTo, args.transaction)
+
     async def _call_takePartition(self, args: Any) -> None:  # noqa: N802
         await self._shared.take(check_name("queue", args.queue), check_number(args.partition))
 

@@ -22,6 +22,7 @@ from delivery.cluster.claims import Member
 from delivery.cluster.forgetting import Forgetter
 from delivery.cluster.seat import Seat
 from delivery.cluster.transacting import Transacting
+from delivery.messaging.transactions import Snapshot, read_snapshot
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord
 from delivery.metrics import Metrics
@@ -29,6 +30,8 @@ from delivery.publish.publisher import Publisher
 from delivery.rpc.pool import Pool
 from delivery.rpc.server import Handler
 
+LOOK_SECONDS: Final = 10.0
+"""How long the one who manages transactions is sought for a view."""
 _GAUGES: Final = (
     ("transactions", "In progress, on the host that manages them"), ("transactions_invalid", "Until they are pruned")
 )  # fmt: skip
@@ -58,6 +61,11 @@ class TransactionService:
     def handler(self, rest: Handler) -> Handler:
         """A handler of RegionHost that leaves all other calls to `rest`."""
         return WithTransactions(rest, self._calls)
+
+    async def changed(self, unfinished: Sequence[int], seconds: float) -> Snapshot:
+        """See Transacting.changed, from whichever host manages. Raises NoHost and what else keeps it from answering."""
+        asked = (unfinished, round(seconds * 1000))
+        return read_snapshot(await self._any_host.call("transactionSnapshot", *asked, seconds=LOOK_SECONDS))
 
     def routes(self, answered: Answered) -> Sequence[Route]:
         """The paths over HTTP; see TransactionRoutes."""

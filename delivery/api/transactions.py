@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from delivery.api.reading import check_number
+from delivery.api.reading import WAIT_MS_MAX, check_number
 from delivery.batch import encode
 from delivery.client.calls import Calls
 from delivery.client.managing import NAME
@@ -17,7 +17,7 @@ from delivery.cluster.transacting import Transacting
 from delivery.errors import InvalidRequest, NotOwner
 from delivery.ids import ID_MAX
 from delivery.messaging.marks import Rollback, rolled_back
-from delivery.messaging.transactions import Snapshot, write_snapshot
+from delivery.messaging.transactions import write_snapshot
 from delivery.model import check_name
 from delivery.publish.publisher import Publisher
 from delivery.rpc.protocol import Call, load_idl
@@ -29,7 +29,6 @@ from delivery.transactions.asks import (
     Commit,
     Invalidate,
     Listed,
-    Look,
     MayWrite,
     Prune,
     Survey,
@@ -44,7 +43,7 @@ FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "abortTransaction": ("writePointer",),
     "invalidateTransaction": ("writePointer",),
     "transactionState": ("writePointer",),
-    "transactionSnapshot": (),
+    "transactionSnapshot": ("unfinished", "waitMs"),
     "mayWrite": ("writePointers",),
     "listTransactions": (),
     "pruneTransactions": ("beforeMs",),
@@ -102,10 +101,10 @@ class TransactionCalls:
 
         return call
 
-    async def _look(self) -> bytes:
-        found = await self._transacting.answer(Look())
-        assert isinstance(found, Snapshot)
-        return write_snapshot(found)
+    async def _look(self, unfinished: Sequence[int] | None = None, wait_ms: int | None = None) -> bytes:
+        seconds = min(max(wait_ms or 0, 0), WAIT_MS_MAX) / 1000
+        pointers = [check_pointer(one) for one in unfinished or ()]
+        return write_snapshot(await self._transacting.changed(pointers, seconds))
 
     async def _may_write(self, pointers: Sequence[int] | None) -> list[str]:
         if len(pointers or ()) > ASKED_MAX:

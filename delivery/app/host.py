@@ -29,6 +29,7 @@ from delivery.api.scanners import ScannerTable
 from delivery.api.subscribing import SubscribingCalls
 from delivery.api.thrift import ThriftApi, limits_of
 from delivery.api.transacting import TransactionService
+from delivery.api.visibility import Visibility
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
@@ -100,8 +101,10 @@ class Host:
         plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
         self._deliveries = Deliveries(lambda: self._supervisor.deliveries, self.ownership, zookeeper)
+        reading = Reading(self.ownership)
+        self._visibility = Visibility(self._transactions.changed, reading.ledgers)
         api = ThriftApi(
-            self._publisher, Reading(self.ownership), plain, self._queues, catalog, self._sharing,
+            self._publisher, reading, plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), limits_of(config))
@@ -129,7 +132,10 @@ class Host:
     def _make_supervisor(self, zookeeper: ZooKeeperClient, catalog: Catalog) -> Supervisor:
         taker = StateTaker(catalog, self.ownership.doubt)
         connect = partial(pinned.connect, self._config.networks)
-        tools = Tools(self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, connect)
+        tools = Tools(
+            self._sharing.takeovers, self._keeper, taker, self.metrics, self._config, self._letters, connect,
+            self._visibility,
+        )  # fmt: skip
         return Supervisor(SubscriptionWatch(zookeeper, catalog), self._keeper, tools, self._config)
 
     def _watch(self, tail: TailCache) -> None:
@@ -162,6 +168,7 @@ class Host:
                 await base.start(part.run)
             base.start_soon(self._expire_scanners)
             base.start_soon(self._sweep)
+            base.start_soon(self._visibility.run)
             async with trio.open_nursery() as serving:
                 if http:
                     await serving.start(self._http.serve, http)

@@ -101,8 +101,7 @@ class Batch:
             return self._picked(places)
         count = self.header.count
         topics = self.topic_column() or self.topics * count
-        blocks = self._block_column() or [b""] * count
-        return Columns(topics, self.keys(), blocks, self.bodies(), self.positions)
+        return Columns(topics, self.keys(), self.blocks(), self.bodies(), self.positions)
 
     def _picked(self, places: Sequence[int]) -> Columns:
         topics, index = self.topics, self.topic_index
@@ -123,6 +122,10 @@ class Batch:
     def keys(self) -> Sequence[bytes | None]:
         """The key of each message, None for none."""
         return self._key_column() or [None] * self.header.count
+
+    def blocks(self) -> Sequence[bytes]:
+        """The header block of each message, empty for none."""
+        return self._block_column() or [b""] * self.header.count
 
     def bodies(self) -> Sequence[bytes]:
         """The body of each message."""

@@ -47,6 +47,7 @@ def update(
     retry: retrying.Retry = None,
     bound: options.Bound = None,
     kind: options.Kind = None,
+    isolation: options.Isolation = None,
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
     window_messages: flowing.WindowMessages = None,
@@ -59,11 +60,12 @@ def update(
 
     What is not named stays. A running delivery follows at once; its subscriber hears of another order or
     timeout_seconds within half a minute. The kind can be changed while nobody is attached. With --json: {queue,
-    subscription, updated, topics, filter, retry, bound, flow, kind}.
+    subscription, updated, topics, filter, retry, bound, flow, kind, isolation}.
     """
     from delivery.client import connect
     from delivery.filters import KEEP
     from delivery.metastore.groups import check_kind
+    from delivery.model import check_isolation
 
     if (topics and all_topics) or (filter is not None and no_filter):
         raise typer.BadParameter("an option and its opposite: give one of them")
@@ -73,22 +75,24 @@ def update(
         window_bytes=window_bytes,
     )  # fmt: skip
     filters = topics or all_topics or filter is not None or no_filter
-    if not filters and not changes and not flow and bound is None and kind is None:
+    if not filters and not changes and not flow and bound is None and kind is None and isolation is None:
         raise typer.BadParameter(
-            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound, --kind or a limit"
+            "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound, --kind,"
+            " --isolation or a limit"
         )
     new_topics = None if all_topics else topics or KEEP
     new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
         now = client.update_subscription(
             queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, flow=flow,
-            kind=None if kind is None else check_kind(kind), dry_run=dry_run,
+            kind=None if kind is None else check_kind(kind),
+            isolation=None if isolation is None else check_isolation(isolation), dry_run=dry_run,
         )  # fmt: skip
     if as_json:
         show_json({"queue": queue, "subscription": name, "updated": not dry_run, **_preferences(now)})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}; {retrying.described(now.retry)}"
-    says += f"; flow {flowing.described(now.flow)}; {now.kind}"
+    says += f"; flow {flowing.described(now.flow)}; {now.kind}; {now.isolation}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
 
 
@@ -132,6 +136,7 @@ def _preferences(now: SubscriptionRecord) -> dict[str, Any]:
         "bound": now.bound,
         "flow": msgspec.structs.asdict(now.flow),
         "kind": now.kind,
+        "isolation": now.isolation,
     }
 
 

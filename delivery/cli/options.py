@@ -196,6 +196,13 @@ Kind = Annotated[
         " key_shared (every partition is shared by key).",
     ),
 ]  # fmt: skip
+Isolation = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation", metavar="ISOLATION", show_default="as it is; uncommitted for a new one",
+        help="uncommitted (messages come as they are published) or committed (those of a transaction after it).",
+    ),
+]  # fmt: skip
 Format = Annotated[
     str, typer.Option("--format", "-f", metavar="FORMAT", help="text, json, body, or a template such as '{id} {body}'.")
 ]

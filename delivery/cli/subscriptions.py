@@ -1,9 +1,9 @@
 """`hoot subscription …`: making subscriptions, and who has got how far.
 
 The JSON form of a subscription is `{queue, subscription, created, all_partitions, topics, filter, kind, bound,
-listener, members, retry, replay, pause, flow, lag, lag_seconds, parked, verdict}` with the filter as a rule, null
-without one, and the listener as `host:port`, null when none is attached, or those who are are members: `{member,
-listener, partitions, shares}`, where the listener is null for one that is gone, and `shares` has its part of
+isolation, listener, members, retry, replay, pause, flow, lag, lag_seconds, parked, verdict}` with the filter as a
+rule, null without one, and the listener as `host:port`, null when none is attached, or those who are are members:
+`{member, listener, partitions, shares}`, where the listener is null for one that is gone, and `shares` has its part of
 the keys of each partition that members share; `retry` has the fields of a RetryPolicy,
 `replay` is `{of, finished}`, null for what is none, `pause` is `{since, until}`, null when it is not paused, and `flow`
 has the fields of a Flow, 0 for no limit. `lag` counts messages, `lag_seconds` is the age of the oldest of them that is
@@ -63,6 +63,7 @@ def create(
     ] = "latest",
     kind: options.Kind = None,
     bound: options.Bound = None,
+    isolation: options.Isolation = None,
     retry: retrying.Retry = None,
     messages_per_second: flowing.MessagesPerSecond = None,
     bytes_per_second: flowing.BytesPerSecond = None,
@@ -73,11 +74,12 @@ def create(
 ) -> None:
     """Create a subscription before anybody is attached to it: messages from its start on wait for who comes.
 
-    With --json: {queue, subscription, created, all_partitions, topics, filter, kind, starts, retry}, where starts are
-    the ids behind which the partitions begin.
+    With --json: {queue, subscription, created, all_partitions, topics, filter, kind, isolation, starts, retry}, where
+    starts are the ids behind which the partitions begin.
     """
     from delivery.client import connect
     from delivery.metastore.groups import check_kind
+    from delivery.model import check_isolation
 
     first, chosen = options.first(start, "--from"), options.chosen(partitions)
     flow = flowing.given(
@@ -88,12 +90,13 @@ def create(
         record = client.create_subscription(
             queue, name, partitions=chosen, topics=topics or None, filter=filter, start=first,
             retry=retrying.asked(retry), kind=check_kind(kind or "exclusive"), bound=bound or 0, flow=flow,
+            isolation=check_isolation(isolation or "uncommitted"),
         )  # fmt: skip
     if as_json:
         show_json({
             "queue": queue, "subscription": name, "created": moment(record.created_ms),
             "all_partitions": record.all_partitions, "topics": list(record.topics), "filter": rule(record.filter),
-            "kind": record.kind,
+            "kind": record.kind, "isolation": record.isolation,
             "starts": {str(number): str(MessageId(one)) for number, one in sorted(record.starts.items())},
             "retry": msgspec.structs.asdict(record.retry),
         })  # fmt: skip

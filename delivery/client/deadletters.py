@@ -19,11 +19,11 @@ from delivery.client.links import CONNECT_SECONDS
 from delivery.client.outgoing import NewMessage
 from delivery.client.queue import Queue
 from delivery.dispatch.deadletters import PREFIX, DeadLetter, headers_of
-from delivery.errors import QueueExists, UnknownQueue
+from delivery.errors import InvalidRequest, QueueExists, UnknownQueue
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.policy import dead_letter_queue
-from delivery.model import BODY_BYTES_LIMIT, Message, QueueSettings, tolerant_headers
+from delivery.model import BODY_BYTES_LIMIT, Isolation, Message, QueueSettings, tolerant_headers
 from delivery.rpc.pool import Pool
 
 SETTLED: Final = PREFIX + "settled"
@@ -135,12 +135,30 @@ class DeadLetterQueue:
     def redrive(self, letters: Sequence[StoredLetter]) -> None:
         """Publish them again, each to its partition, for all subscriptions of the queue; then they are settled.
 
-        At least once: those of a call that raised may have been published.
+        At least once: those of a call that raised may have been published. Raises InvalidRequest before it publishes
+        anything, for a letter whose message was published in a transaction that is not committed, or was rolled back.
         """
+        for letter in letters:
+            self._check_committed(letter)
         for at in range(0, len(letters), GROUP):
             group = letters[at : at + GROUP]
             self._queue.put_many([letter.original() for letter in group])
             self._settle(group, "redriven")
+
+    def _check_committed(self, letter: StoredLetter) -> None:
+        """One whose message is stored no more counts as committed: nobody can tell."""
+        pointer = letter.told("transaction")
+        if pointer and not self._is_there(letter, "committed") and self._is_there(letter, "uncommitted"):
+            raise InvalidRequest(
+                f"message {letter.told('id')}, of dead letter {letter.id}, was published in transaction {pointer}, and"
+                " that is not committed, or the message was rolled back: drop the letter, or wait for the commit"
+            )
+
+    def _is_there(self, letter: StoredLetter, isolation: Isolation) -> bool:
+        partition, number = int(letter.told("partition")), MessageId.parse(letter.told("id"))
+        scope = {"start": number, "stop": MessageId(number + 1), "isolation": isolation}
+        with self._queue.partition_scanner(partition, **scope) as scanner:
+            return scanner.next() is not None
 
     def drop(self, letters: Sequence[StoredLetter]) -> None:
         """Forget them."""

@@ -21,7 +21,7 @@ from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
-from delivery.model import Message, check_partition
+from delivery.model import Isolation, Message, check_isolation, check_partition
 from delivery.rpc.protocol import load_idl
 
 Refusal = Literal["partition", "start", "topics", "filter"]
@@ -40,11 +40,20 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def change(
-    topics: TopicsGiven, filter_: FilterGiven, retry: RetryGiven, bound: int | None, flow: FlowGiven, kind: str | None
+    topics: TopicsGiven,
+    filter_: FilterGiven,
+    retry: RetryGiven,
+    bound: int | None,
+    flow: FlowGiven,
+    kind: str | None,
+    *,
+    isolation: Isolation | None = None,
 ) -> Callable[[SubscriptionRecord], SubscriptionRecord]:
     """How to change the preferences of a subscription. Raises InvalidRequest, as what it gives may."""
     wanted_topics, wanted_filter, wanted_retry = topics_asked(topics), filter_asked(filter_), retry_asked(retry)
     check_bound(bound)
+    if isolation is not None:
+        check_isolation(isolation)
     wanted_kind = None if kind is None else check_kind(kind)
     return lambda record: msgspec.structs.replace(
         record,
@@ -54,6 +63,7 @@ def change(
         bound=record.bound if bound is None else bound,
         flow=changed_flow(flow, record.flow),
         kind=wanted_kind or record.kind,
+        isolation=isolation or record.isolation,
         holders=record.holders if wanted_kind in (None, record.kind) else {},
     )
 

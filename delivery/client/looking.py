@@ -24,6 +24,7 @@ from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Replay
+from delivery.model import Isolation
 from delivery.rpc.protocol import load_idl
 
 LOOK_SECONDS = 5.0
@@ -79,6 +80,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """Whether it is a replay of which nothing is left."""
     bound: int = 0
     """Only so many of the newest messages of a partition matter; 0 for all."""
+    isolation: Isolation = "uncommitted"
 
     @property
     def attached(self) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class Looking:
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
             record.kind, listener, members_of(record, attached, states), record.retry,
             lasting(record.pause, wall.ms()), record.flow, tuple(partitions), record.replay,
-            _is_over(record.replay, partitions), record.bound,
+            _is_over(record.replay, partitions), record.bound, record.isolation,
         )  # fmt: skip
 
     def _counted(self, queue: str, seen: Observation, until: int) -> Observation:

@@ -86,7 +86,7 @@ class Manager:
 
     def view(self) -> bytes:
         """The same as polls and reads take it."""
-        return bytes(self._call("transactionSnapshot"))
+        return bytes(self._call("transactionSnapshot", (), 0))
 
     def prunable(self, before_ms: int | None = None) -> list[Listed]:
         """The invalid ones that began before a time; without one, those of which no message is stored any more."""

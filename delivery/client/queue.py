@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -17,11 +17,11 @@ from delivery.client.machine import Target
 from delivery.client.outgoing import Bytes, NewMessage, Outgoing
 from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
-from delivery.client.scanners import CombinedPartitionScanner, Isolation, PartitionScanner, QueueScanner, Scope, View
+from delivery.client.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scope, View
 from delivery.errors import Closed, InvalidRequest
 from delivery.ids import MessageId, Start
 from delivery.metastore.records import QueueRecord
-from delivery.model import QueueSettings, check_partition
+from delivery.model import QueueSettings, check_isolation, check_partition
 
 
 class PartitionBounds(msgspec.Struct, frozen=True):
@@ -149,9 +149,7 @@ class Queue:
 
     def _scope(self, options: dict[str, Any]) -> tuple[Scope, View | None]:
         scope = Scope(**options)
-        if scope.isolation not in get_args(Isolation):
-            raise InvalidRequest(f"isolation is one of {', '.join(get_args(Isolation))}, not {scope.isolation!r}")
-        if scope.isolation == "uncommitted":
+        if check_isolation(scope.isolation) == "uncommitted":
             return scope, None
         if self._view is None:
             raise InvalidRequest("nobody manages transactions here, so that nothing is known to be committed")

@@ -17,7 +17,7 @@ import heapq
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
@@ -27,7 +27,7 @@ from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, ScannerClosed
 from delivery.filters import FilterSpec, check_pattern, parse_rule, rule_json
 from delivery.ids import ID_MAX, LATEST, Start, check_start, first_id_at
-from delivery.model import Message
+from delivery.model import Isolation, Message
 from delivery.rpc.protocol import load_idl
 
 READ_BYTES = 1024 * 1024
@@ -42,7 +42,6 @@ FOLLOW_SECONDS_EACH = 0.1
 """The same with several partitions, which are waited for in turn."""
 
 
-Isolation = Literal["uncommitted", "committed"]
 View = Callable[[], bytes]
 """Gives what is committed now, for a read."""
 

@@ -22,6 +22,7 @@ from delivery.metastore.policy import RetryGiven
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Speed
 from delivery.metastore.request import Partitions, check_request
+from delivery.model import Isolation
 
 
 class SubscriptionsFace(ABC):
@@ -126,30 +127,32 @@ class SubscriptionsFace(ABC):
     def create_subscription(
         self, queue: str, name: str, *, partitions: Partitions = None, topics: TopicsGiven = None,
         filter: FilterGiven = None, start: Start | Mapping[int, Start] = "latest", retry: RetryGiven = None,
-        kind: Kind = "exclusive", bound: int = 0, flow: FlowGiven = KEEP,
+        kind: Kind = "exclusive", bound: int = 0, flow: FlowGiven = KEEP, isolation: Isolation = "uncommitted",
     ) -> SubscriptionRecord:  # fmt: skip
         """Create a subscription to which nobody is attached yet: what is published from its start on waits for them.
 
-        `partitions`, `topics`, `filter`, `start`, `retry`, `kind`, `bound` and `flow` as in Subscriber.subscribe.
+        `partitions`, `topics`, `filter`, `start`, `retry`, `kind`, `bound`, `flow` and `isolation` as in
+        Subscriber.subscribe.
         Raises SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a
         start has to be asked for.
         """
         request = check_request(
-            queue, partitions, topics, start, filter, retry=retry, kind=kind, bound=bound, flow=flow
-        )
+            queue, partitions, topics, start, filter, retry=retry, kind=kind, bound=bound, flow=flow,
+            isolation=isolation,
+        )  # fmt: skip
         return self._open().create_subscription(name, request)
 
     def update_subscription(
         self, queue: str, name: str, *,
         topics: TopicsGiven = KEEP, filter: FilterGiven = KEEP, retry: RetryGiven = None, bound: int | None = None,
-        flow: FlowGiven = KEEP, kind: Kind | None = None, dry_run: bool = False,
+        flow: FlowGiven = KEEP, kind: Kind | None = None, isolation: Isolation | None = None, dry_run: bool = False,
     ) -> SubscriptionRecord:  # fmt: skip
         """Change what a subscription takes and how fast, attached or not; its workers follow at once.
 
         `topics` are names and patterns, `filter` an expression or a rule (docs/filters.md); None takes one away, what
         is left out stays. `retry` is a policy, or a mapping of those of its fields that are to change (None in it: the
-        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `bound` as
-        in Subscriber.subscribe. `flow` is a Flow, or a mapping of those of its fields that are to change
+        default); an attached subscriber hears of another `order` or `timeout_seconds` within half a minute. `bound` and
+        `isolation` as in Subscriber.subscribe. `flow` is a Flow, or a mapping of those of its fields that are to change
         (docs/flow.md). What is out at that moment may still be handled under the old preferences. `kind`
         (docs/groups.md) can be changed only while nobody is attached. Gives them as they are then; `dry_run` changes
         nothing.
@@ -157,7 +160,7 @@ class SubscriptionsFace(ABC):
         Raises InvalidRequest (where it does not parse, and what to write), UnknownQueue, UnknownSubscription, and
         SubscriptionBusy for another kind while somebody is attached.
         """
-        wanted = change(topics, filter, retry, bound, flow, kind)
+        wanted = change(topics, filter, retry, bound, flow, kind, isolation=isolation)
         return self._open().update_subscription(queue, name, wanted, dry_run=dry_run)
 
     def pause(

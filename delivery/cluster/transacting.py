@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import trio
@@ -13,8 +13,9 @@ from delivery import hop
 from delivery.cluster.rounds import Rounds
 from delivery.cluster.seat import Seat
 from delivery.errors import HootError
+from delivery.messaging.transactions import Snapshot, Verdict
 from delivery.metastore.records import HostRecord
-from delivery.transactions.asks import Answer, Asked, Expire
+from delivery.transactions.asks import Answer, Ask, Asked, Begin, Expire, Look, MayWrite, Survey
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class Transacting:
         """
         self._seat, self._successor, self._take = seat, successor, take
         self._rounds = Rounds[Asked, Answer](seat.work)
+        self._ended = trio.Event()
+        """That some transaction has; then another event takes its place."""
 
     @property
     def manages(self) -> bool:
@@ -50,7 +53,30 @@ class Transacting:
     async def answer(self, ask: Asked) -> Answer:
         """See Seat; what ends a transaction is kept when this returns. Many that ask at once share a round."""
         found = self._seat.at_once(ask)
-        return await self._rounds.ask(ask) if found is None else found
+        return await self._round(ask) if found is None else found
+
+    async def changed(self, unfinished: Collection[int], seconds: float) -> Snapshot:
+        """What is visible. While all of `unfinished` are in progress that waits for any end, or so many seconds."""
+        ended = self._ended
+        found = await self._look()
+        if unfinished and all(found.judge(one, rolled_back=False) is Verdict.STOP for one in unfinished):
+            with trio.move_on_after(seconds):
+                await ended.wait()
+            found = await self._look()
+        return found
+
+    async def _look(self) -> Snapshot:
+        found = await self.answer(Look())
+        assert isinstance(found, Snapshot)
+        return found
+
+    async def _round(self, ask: Asked) -> Answer:
+        try:
+            return await self._rounds.ask(ask)
+        finally:
+            if not isinstance(ask, Begin | Look | Ask | MayWrite | Survey):
+                self._ended.set()
+                self._ended = trio.Event()
 
     async def leave(self) -> None:
         """Hand the seat over if this host is draining. A failure is logged; then whoever is asked next takes the seat.
@@ -79,7 +105,7 @@ class Transacting:
                 await self.leave()
                 if self._seat.is_due():
                     with contextlib.suppress(HootError):  # whoever asks next does it
-                        await self._rounds.ask(Expire())
+                        await self._round(Expire())
         finally:
             with trio.move_on_after(_RELEASE_SECONDS, shield=True), contextlib.suppress(HootError):
                 await hop.run_sync(self._seat.release)

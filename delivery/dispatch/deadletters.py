@@ -13,6 +13,7 @@ import msgspec
 
 from delivery import wall
 from delivery.errors import MessageTooLarge
+from delivery.messaging.marks import HEADER, pointer_in
 from delivery.metastore.managers.records import Attempts
 from delivery.model import Message, encode_headers, tolerant_headers
 
@@ -48,8 +49,10 @@ def headers_of(letter: DeadLetter) -> Mapping[str, bytes]:
         "last-error": attempts.last_error, "id": str(message.id), "queue": message.queue,
         "partition": str(message.partition), "time": f"{wall.seconds():.3f}",
     }  # fmt: skip
+    if (pointer := pointer_in(message.header_block)) is not None:
+        told["transaction"] = str(pointer)  # the letter itself is of none
     ours = {PREFIX + name: text.encode(errors="replace") for name, text in told.items()}
-    own = {name: value for name, value in tolerant_headers(message.header_block).items() if name not in ours}
+    own = {name: value for name, value in tolerant_headers(message.header_block).items() if name not in (*ours, HEADER)}
     try:
         encode_headers({**own, **ours})
     except MessageTooLarge:

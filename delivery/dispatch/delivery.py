@@ -14,6 +14,7 @@ import trio
 
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
+from delivery.dispatch.committed import Transactions
 from delivery.dispatch.crew import Crew
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.gate import Gate
@@ -92,6 +93,8 @@ class Tools(msgspec.Struct, frozen=True):
     letters: DeadLetters
     connect: Connect
     """To listeners."""
+    transactions: Transactions | None = None
+    """None where there are none: all that is published is committed then."""
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -298,9 +301,10 @@ class Delivery:
         position = self._position(key, taken, watermark)
         # A position is moved before the preferences are: by these it may still begin with the newest of each key.
         newest = record.newest.get(key.partition, 0) if state.moves <= record.moves else 0
+        transactions = self._tools.transactions if record.isolation == "committed" else None
         return Begin(
             position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound,
-            self.gate,
+            self.gate, transactions=transactions,
         )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:

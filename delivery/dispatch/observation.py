@@ -116,6 +116,12 @@ class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """When that ends by itself."""
     paused_by: str = ""
     """Who did that, if it was not an operator."""
+    waiting_for: int = 0
+    """The transaction in progress that everything waits for."""
+    waiting_ms: int = 0
+    """Since when; without a transaction, since when nobody tells what is committed."""
+    waiting_trouble: str = ""
+    """Why nobody does."""
     member: str = ""
     """Of several members who share the partition, the one that is worst off: what is told of a listener is its."""
     zookeeper_lost_ms: int = 0

@@ -17,6 +17,7 @@ The first rule that holds decides, from what stops everything to what stops noth
 | retrying | everything waits for a message that failed | warning |
 | key_parked | keys wait for messages of theirs that failed | warning |
 | window_full | more is there than the subscriber takes, for longer than `behind_seconds` | warning |
+| waiting_for_transaction | for `behind_seconds` everything has waited for one that is in progress | warning |
 | limited | as catching_up, and its own limits of messages or bytes per second hold it back | fine |
 | stalled | as catching_up, and nothing has moved for `stuck_seconds`: no rule above knows why | critical |
 | catching_up | what is not acknowledged is older than `behind_seconds` | fine |
@@ -33,12 +34,14 @@ from typing import Final, Literal
 import msgspec
 
 from delivery.dispatch.observation import Observation
+from delivery.dispatch.wording import age, shrinks, span, times, why
 from delivery.ids import MessageId
+from delivery.transactions.pointers import began_ms
 
 Name = Literal[
     "zookeeper_lost", "no_owner", "host_unreachable", "no_listener", "starting", "pulled", "paused",
-    "listener_unreachable", "store_slow", "handler_stuck", "retrying", "key_parked", "window_full", "limited",
-    "stalled", "catching_up", "filter_starving", "idle", "healthy",
+    "listener_unreachable", "store_slow", "handler_stuck", "retrying", "key_parked", "window_full",
+    "waiting_for_transaction", "limited", "stalled", "catching_up", "filter_starving", "idle", "healthy",
 ]  # fmt: skip
 Level = Literal["fine", "warning", "critical"]
 
@@ -47,8 +50,8 @@ LEVELS: Final[dict[Name, Level]] = {
     "starting": "warning", "pulled": "fine", "paused": "fine", "listener_unreachable": "critical",
     "store_slow": "warning",
     "handler_stuck": "critical", "retrying": "warning", "key_parked": "warning", "window_full": "warning",
-    "limited": "fine", "stalled": "critical", "catching_up": "fine", "filter_starving": "fine", "idle": "fine",
-    "healthy": "fine",
+    "waiting_for_transaction": "warning", "limited": "fine", "stalled": "critical", "catching_up": "fine",
+    "filter_starving": "fine", "idle": "fine", "healthy": "fine",
 }  # fmt: skip
 """In the order of the rules."""
 _WORSE: Final = ("fine", "warning", "critical")
@@ -115,7 +118,7 @@ def _zookeeper_lost(seen: Observation, limits: Limits) -> Found:
     if not since or _passed(seen, since) < limits.connect_seconds:
         return None
     return since, (
-        f"no connection to ZooKeeper{_why(seen.trouble)}: messages go on for a while, positions are saved when it is"
+        f"no connection to ZooKeeper{why(seen.trouble)}: messages go on for a while, positions are saved when it is"
         " back; look after the ensemble"
     )
 
@@ -124,7 +127,7 @@ def _no_owner(seen: Observation, _: Limits) -> Found:
     if seen.stage != "no_owner":
         return None
     return seen.began_ms, (
-        f"no live host owns the partition{_why(seen.trouble)}: `hoot host list` shows who lives; start a host, or look"
+        f"no live host owns the partition{why(seen.trouble)}: `hoot host list` shows who lives; start a host, or look"
         " at the hosts' logs"
     )
 
@@ -132,7 +135,7 @@ def _no_owner(seen: Observation, _: Limits) -> Found:
 def _host_unreachable(seen: Observation, _: Limits) -> Found:
     if seen.stage != "host_unreachable":
         return None
-    return 0, f"its owner {seen.host} does not answer{_why(seen.trouble)}: look whether that host hangs or is cut off"
+    return 0, f"its owner {seen.host} does not answer{why(seen.trouble)}: look whether that host hangs or is cut off"
 
 
 def _no_listener(seen: Observation, _: Limits) -> Found:
@@ -143,7 +146,7 @@ def _starting(seen: Observation, _: Limits) -> Found:
     if seen.stage != "starting":
         return None
     return seen.began_ms, (
-        f"its owner {seen.host} has not begun to deliver it{_why(seen.trouble)}: if that lasts, look at its log"
+        f"its owner {seen.host} has not begun to deliver it{why(seen.trouble)}: if that lasts, look at its log"
     )
 
 
@@ -152,14 +155,14 @@ def _pulled(seen: Observation, _: Limits) -> Found:
         return None
     return 0, (
         "who is attached, such as a stream of Spark, reads for itself, and has no handler that is called"
-        f"{_age(seen)}: see its own progress, if that lasts"
+        f"{age(seen)}: see its own progress, if that lasts"
     )
 
 
 def _paused(seen: Observation, _: Limits) -> Found:
     if not seen.paused_ms:
         return None
-    until = f" for {_span(-_passed(seen, seen.paused_until_ms))} more" if seen.paused_until_ms else ""
+    until = f" for {span(-_passed(seen, seen.paused_until_ms))} more" if seen.paused_until_ms else ""
     by = f" by {seen.paused_by}" if seen.paused_by else ""
     return seen.paused_ms, f"the subscription is paused{by}{until}: resume it when it is time"
 
@@ -169,7 +172,7 @@ def _listener_unreachable(seen: Observation, limits: Limits) -> Found:
     if not since or _passed(seen, since) < limits.connect_seconds:
         return None
     return since, (
-        f"its listener cannot be reached{_why(seen.unreachable)}: see whether the subscriber lives, and whether the"
+        f"its listener cannot be reached{why(seen.unreachable)}: see whether the subscriber lives, and whether the"
         " hosts reach the address that it registered"
     )
 
@@ -177,12 +180,12 @@ def _listener_unreachable(seen: Observation, limits: Limits) -> Found:
 def _store_slow(seen: Observation, limits: Limits) -> Found:
     if seen.shelving_ms and _passed(seen, seen.shelving_ms) >= limits.slow_seconds:
         return seen.shelving_ms, (
-            f"a message was given up and cannot be stored as a dead letter{_why(seen.trouble)}: look at the queue of"
+            f"a message was given up and cannot be stored as a dead letter{why(seen.trouble)}: look at the queue of"
             " dead letters and its host"
         )
     if seen.reading_ms and _passed(seen, seen.reading_ms) >= limits.slow_seconds:
         return seen.reading_ms, (
-            f"a read of the store takes {_span(_passed(seen, seen.reading_ms))}: look at the disk, or HBase, of"
+            f"a read of the store takes {span(_passed(seen, seen.reading_ms))}: look at the disk, or HBase, of"
             f" {seen.host or 'its host'}"
         )
     return None
@@ -192,7 +195,7 @@ def _handler_stuck(seen: Observation, limits: Limits) -> Found:
     since, running = seen.out_since_ms, seen.callback
     if not since or _passed(seen, since) < limits.stuck_seconds or (running is not None and running.moving):
         return None
-    waited = _span(_passed(seen, since))
+    waited = span(_passed(seen, since))
     if running is None:
         return since, (
             f"no answer for {waited}, and the subscriber does not tell which callback runs: look at it, restart it if"
@@ -211,10 +214,10 @@ def _handler_stuck(seen: Observation, limits: Limits) -> Found:
 def _retrying(seen: Observation, _: Limits) -> Found:
     if not seen.failing:
         return None
-    again = f" and comes again in {_span(-_passed(seen, seen.again_ms))}" if seen.again_ms > seen.now_ms else ""
+    again = f" and comes again in {span(-_passed(seen, seen.again_ms))}" if seen.again_ms > seen.now_ms else ""
     return 0, (
-        f"everything waits for message {MessageId(seen.failing)}, which failed {_times(seen.failures)}{again}"
-        f"{_why(seen.error)}: mend the listener, let the policy give it up, or let only its key wait"
+        f"everything waits for message {MessageId(seen.failing)}, which failed {times(seen.failures)}{again}"
+        f"{why(seen.error)}: mend the listener, let the policy give it up, or let only its key wait"
     )
 
 
@@ -223,18 +226,39 @@ def _key_parked(seen: Observation, _: Limits) -> Found:
         return None
     full = ", no more can be, so the whole partition waits" if seen.parking_full else ""
     return 0, (
-        f"{seen.parked} messages of {seen.parked_keys} keys are parked{full}; one failed {_times(seen.failures)}"
-        f"{_why(seen.error)}: mend the listener; `hoot subscription parked` lists, `release` repeats them"
+        f"{seen.parked} messages of {seen.parked_keys} keys are parked{full}; one failed {times(seen.failures)}"
+        f"{why(seen.error)}: mend the listener; `hoot subscription parked` lists, `release` repeats them"
     )
 
 
 def _window_full(seen: Observation, limits: Limits) -> Found:
     slow = bool(seen.out_since_ms) and _passed(seen, seen.out_since_ms) >= limits.stuck_seconds
-    if not slow and (not seen.full or seen.lag_seconds < limits.behind_seconds or _shrinks(seen)):
+    if not slow and (not seen.full or seen.lag_seconds < limits.behind_seconds or shrinks(seen)):
         return None
     return seen.oldest_ms, (
-        f"{seen.out} messages are out, and more come than the subscriber handles{_age(seen)}: make its callbacks"
+        f"{seen.out} messages are out, and more come than the subscriber handles{age(seen)}: make its callbacks"
         " quicker, or its window larger"
+    )
+
+
+def _waiting_for_transaction(seen: Observation, limits: Limits) -> Found:
+    since = seen.waiting_ms
+    if not since or _passed(seen, since) < limits.behind_seconds:
+        return None
+    if not seen.waiting_for:
+        return since, (
+            f"no host tells which transactions are committed{why(seen.waiting_trouble)}: `hoot host list` shows who"
+            " lives; look at the hosts' logs"
+        )
+    begun_ms = began_ms(seen.waiting_for)
+    if begun_ms > seen.now_ms + limits.stuck_seconds * 1000:
+        return since, (
+            f"waiting for transaction {seen.waiting_for}, which nobody has begun: some program made it up; have `hoot"
+            " subscription seek` pass its message"
+        )
+    return since, (
+        f"waiting for transaction {seen.waiting_for}, which began {span(_passed(seen, begun_ms))} ago{age(seen)}: its"
+        " program has to commit it or roll it back, else its timeout makes it invalid"
     )
 
 
@@ -242,7 +266,7 @@ def _limited(seen: Observation, limits: Limits) -> Found:
     if not seen.limited or seen.lag_seconds < limits.behind_seconds:
         return None
     return seen.oldest_ms, (
-        f"its own limits of messages and bytes per second hold it back{_age(seen)}: raise them (`hoot subscription"
+        f"its own limits of messages and bytes per second hold it back{age(seen)}: raise them (`hoot subscription"
         " update`), if it is not meant to be so slow"
     )
 
@@ -262,7 +286,7 @@ def _stalled(seen: Observation, limits: Limits) -> Found:
 def _catching_up(seen: Observation, limits: Limits) -> Found:
     if seen.lag_seconds < limits.behind_seconds:
         return None
-    return seen.oldest_ms, f"it is behind and delivers{_age(seen)}: wait"
+    return seen.oldest_ms, f"it is behind and delivers{age(seen)}: wait"
 
 
 def _filter_starving(seen: Observation, limits: Limits) -> Found:
@@ -287,32 +311,6 @@ _RULES: Final[tuple[tuple[Name, Callable[[Observation, Limits], Found]], ...]] =
     ("no_listener", _no_listener), ("starting", _starting), ("pulled", _pulled), ("paused", _paused),
     ("listener_unreachable", _listener_unreachable), ("store_slow", _store_slow), ("handler_stuck", _handler_stuck),
     ("retrying", _retrying), ("key_parked", _key_parked), ("window_full", _window_full),
-    ("limited", _limited), ("stalled", _stalled), ("catching_up", _catching_up),
-    ("filter_starving", _filter_starving), ("idle", _idle),
+    ("waiting_for_transaction", _waiting_for_transaction), ("limited", _limited), ("stalled", _stalled),
+    ("catching_up", _catching_up), ("filter_starving", _filter_starving), ("idle", _idle),
 )  # fmt: skip
-
-
-def _shrinks(seen: Observation) -> bool:
-    return seen.trend is not None and seen.trend < 0
-
-
-def _age(seen: Observation) -> str:
-    if not seen.oldest_ms:
-        return ""
-    trend = "" if seen.trend is None else f", which {'shrinks' if _shrinks(seen) else 'grows'}"
-    return f", {_span(seen.lag_seconds)} behind{trend}"
-
-
-def _why(text: str) -> str:
-    return f" ({text})" if text else ""
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _span(seconds: float) -> str:
-    whole = round(max(seconds, 0))
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"

@@ -102,9 +102,10 @@ def _of_worker(
         delivered_ms=at.ms(pulse.delivered_at), acknowledged_ms=at.ms(pulse.acknowledged_at),
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
-        reading_ms=0 if paced else at.ms(parts.scanner.reading_since), shelving_ms=at.ms(pulse.shelving_since),
+        reading_ms=0 if paced or _waiting(parts, at) else at.ms(parts.scanner.reading_since),
+        shelving_ms=at.ms(pulse.shelving_since),
         **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(link, at),
-        **_paused(record.pause, at),
+        **_paused(record.pause, at), **_waiting(parts, at),
     )  # fmt: skip
 
 
@@ -112,6 +113,14 @@ def _paused(pause: Pause | None, at: Moment) -> dict[str, Any]:
     if (found := lasting(pause, at.wall_ms)) is None:
         return {}
     return {"paused_ms": found.since_ms, "paused_until_ms": found.until_ms or 0}
+
+
+def _waiting(parts: Parts, at: Moment) -> dict[str, Any]:
+    source = parts.committed
+    if source is None or (waiting := source.waiting) is None:
+        return {}
+    trouble = "" if waiting.pointer else source.trouble
+    return {"waiting_for": waiting.pointer, "waiting_ms": at.ms(waiting.since), "waiting_trouble": trouble}
 
 
 def _out(parts: Parts, at: Moment) -> dict[str, Any]:

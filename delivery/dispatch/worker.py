@@ -14,6 +14,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.adapting import Adapting
 from delivery.dispatch.bounding import BoundedSource, Counted
 from delivery.dispatch.buffer import Buffer
+from delivery.dispatch.committed import CommittedSource, Transactions
 from delivery.dispatch.deadletters import DeadLetters
 from delivery.dispatch.ending import Ending
 from delivery.dispatch.gate import Gate
@@ -77,6 +78,8 @@ class Begin(msgspec.Struct, frozen=True):
     """What every push has to pass; None: nothing holds it up."""
     lanes: int = 1
     """So many workers have the partition together, and the room for what is parked of it."""
+    transactions: Transactions | None = None
+    """Where nothing of a transaction is wanted before its commit: who knows of those."""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -88,6 +91,7 @@ class Parts(msgspec.Struct, frozen=True):
     parking: Parking
     first: FirstInLine
     pulse: Pulse
+    committed: CommittedSource | None
 
 
 class SubscriptionWorker:
@@ -104,7 +108,9 @@ class SubscriptionWorker:
     ) -> None:  # fmt: skip
         self.stream = stream
         self._ledger = ledger
-        self._morgue = Morgue(stream, source, letters if begin.policy.dead_letters else None, config)
+        known = begin.transactions
+        visible = source if known is None else CommittedSource(source, source, known)  # also where it comes again
+        self._morgue = Morgue(stream, visible, letters if begin.policy.dead_letters else None, config)
         self._first = FirstInLine(begin.policy, begin.failing, random.uniform)
         self._config = config
         if begin.bound:  # what is on its way is not taken back
@@ -112,12 +118,13 @@ class SubscriptionWorker:
             self._config = config = msgspec.structs.replace(config, **few)
         self._window = Window(begin.position, config.window_messages, config.window_bytes, begin.first_run)
         bounded = BoundedSource(cast("Counted", source), begin.bound) if begin.bound else source
-        scanned = replayed(bounded, begin.replay, stream.partition, begin.position)
+        self._committed = None if known is None else CommittedSource(bounded, source, known)
+        scanned = replayed(self._committed or bounded, begin.replay, stream.partition, begin.position)
         if begin.newest > begin.position:
             scanned = NewestSource(scanned, wanted, begin.newest)
         self._scanner = MessageScanner(scanned, wanted, config.push_bytes)
         parking = Parking(begin.policy, begin.parked, random.uniform, begin.lanes)
-        self._retrier = Retrier(parking, source, self._morgue, ledger, config.push_bytes)
+        self._retrier = Retrier(parking, visible, self._morgue, ledger, config.push_bytes)
         self._pulse = Pulse(counters, self._window, ledger.note)
         outlet = Outlet(self._window, begin.gate, Adapting(config.window_messages))
         self._sender = MessageSender(stream, self._window, self._pulse, self._pulse.moved, self._retrier, outlet)
@@ -153,7 +160,9 @@ class SubscriptionWorker:
     @property
     def parts(self) -> Parts:
         """What it consists of, to be looked at."""
-        return Parts(self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse)
+        return Parts(
+            self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse, self._committed
+        )
 
     async def run(self, link: Link) -> None:
         """Deliver until refused, drained, cancelled, or the partition is lost."""

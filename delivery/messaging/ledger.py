@@ -43,6 +43,10 @@ class Ledger:
         """The bodies that were stored under a pointer, in order."""
         return list(self._groups.get(pointer, ()))
 
+    def has_rolled_back(self, pointer: int) -> bool:
+        """Whether anything under the pointer was taken back."""
+        return pointer in self._rollbacks
+
     def is_rolled_back(self, pointer: int, number: int) -> bool:
         """Whether a message with that number, published under the pointer, was taken back."""
         return any(one.first <= number <= one.last for one in self._rollbacks.get(pointer, ()))

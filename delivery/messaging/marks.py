@@ -24,7 +24,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from delivery.batch import Row
+from delivery.batch import Header, Row, is_aside
+from delivery.batch.layout import HEADERS
 from delivery.errors import CorruptRecord
 from delivery.model import ASIDE, encode_headers, tolerant_headers
 
@@ -33,6 +34,7 @@ STORED: Final = f"{ASIDE}stored"
 MARKER: Final = f"{ASIDE}marker"
 ROLLBACK: Final = f"{ASIDE}rollback"
 
+_NAME: Final = HEADER.encode()
 _POINTER: Final = struct.Struct(">q")
 _RANGE: Final = struct.Struct(">qi")
 _ROLLBACK: Final = struct.Struct(">qqq")
@@ -61,6 +63,12 @@ class Rollback(NamedTuple):
 def header(pointer: int) -> dict[str, bytes]:
     """What a message of a transaction has among its headers."""
     return {HEADER: _POINTER.pack(pointer)}
+
+
+def may_be_of_transactions(header: Header, data: bytes, at: int = 0) -> bool:
+    """Whether any message of the batch that begins at `at` can be of a transaction, told without opening it."""
+    named = header.flags & HEADERS and data.find(_NAME, at, at + header.length) >= 0
+    return bool(named) and not is_aside(header, data, at)
 
 
 def published(bodies: Iterable[bytes], pointer: int | None) -> list[Row]:

@@ -30,7 +30,7 @@ from delivery.metastore.flow import Flow, Pause
 from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
-from delivery.model import QueueSettings, lay_out
+from delivery.model import Isolation, QueueSettings, lay_out
 from delivery.networks import Networks
 
 ROOT: Final = "/hoot"
@@ -130,6 +130,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """None when it was never paused, or was resumed; one that is over means nothing."""
     kind: Kind = "exclusive"
     """Who may be attached at the same time, and what each of them gets."""
+    isolation: Isolation = "uncommitted"
+    """With `committed` nothing of a transaction is delivered before its commit, and nothing behind it."""
     holders: dict[str, tuple[int, ...]] = {}
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 

@@ -23,7 +23,7 @@ from delivery.metastore.flow import Flow, FlowGiven, changed_flow
 from delivery.metastore.groups import Kind, check_kind
 from delivery.metastore.policy import RetryGiven, RetryPolicy, changed_policy, retry_asked
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
-from delivery.model import NAME_MAX, check_name, check_partition
+from delivery.model import NAME_MAX, Isolation, check_isolation, check_name, check_partition
 
 Partitions = int | Iterable[int] | Mapping[int, Start] | None
 """One, some, some with their starts, or all that the queue has."""
@@ -60,6 +60,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind | None = None
     """None leaves it as it is."""
     flow: FlowGiven = KEEP
+    isolation: Isolation | None = None
+    """None leaves it as it is."""
     mode: Mode = "create_or_attach"
     """Whether it may be there already, and may be new."""
 
@@ -76,6 +78,7 @@ def check_request(  # noqa: PLR0913 - a subscription has so many sides
     bound: int | None = None,
     mode: Mode = "create_or_attach",
     flow: FlowGiven = KEEP,
+    isolation: Isolation | None = None,
 ) -> Request:
     """The request in these words. Raises InvalidRequest for whatever can be wrong without knowing the queue."""
     if mode not in MODES:
@@ -98,6 +101,7 @@ def check_request(  # noqa: PLR0913 - a subscription has so many sides
         starts={number: check_start(one) for number, one in own.items()},
         topics=topics_asked(topics), filter=filter_asked(filter), newest=newest, retry=retry_asked(retry), mode=mode,
         kind=None if kind is None else check_kind(kind), bound=check_bound(bound), flow=flow,
+        isolation=None if isolation is None else check_isolation(isolation),
     )  # fmt: skip
 
 
@@ -167,6 +171,7 @@ def new_record(
         pause=None if found is None else found.pause,
         kind=request.kind or ("exclusive" if found is None else found.kind),
         bound=request.bound if request.bound is not None else 0 if found is None else found.bound,
+        isolation=request.isolation or ("uncommitted" if found is None else found.isolation),
         holders={} if found is None else found.holders,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from delivery.errors import InvalidRequest
 from delivery.filters import check_pattern, filter_of
 from delivery.ids import ID_MAX
 from delivery.metastore.request import check_own_name
-from delivery.model import check_name, near_names
+from delivery.model import Isolation, check_isolation, check_name, near_names
 from delivery.spark.columns import COLUMNS
 
 EARLIEST: Final = -2
@@ -29,7 +29,7 @@ _NAMES: Final = (
     "queue", "subscribe", "subscribePattern", "assign", "zookeeper", "topics", "filter", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
     "failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders", "columns",
-    "pushFilters", "subscription", "force",
+    "pushFilters", "isolation", "subscription", "force",
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN: Final = ("path",)
@@ -65,6 +65,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
     bytes_max: int = 0
     columns: tuple[str, ...] = COLUMNS
     push: bool = False
+    isolation: Isolation | None = None
+    """None: as its subscription has it, else uncommitted."""
     subscription: str = ""
     """Whose positions a stream's are; "" for its checkpoint alone."""
     force: bool = False
@@ -91,6 +93,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         tasks_min=_number(options, "minpartitions"), messages_max=_number(options, "maxoffsetspertrigger"),
         bytes_max=_number(options, "maxbytespertrigger"), columns=_columns(options),
         push=_flag(options, "pushfilters", default=False) and not stream,
+        isolation=check_isolation(options["isolation"].lower()) if "isolation" in options else None,
         subscription=_subscription(options, names), force=_flag(options, "force", default=False),
     )  # fmt: skip
 

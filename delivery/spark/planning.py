@@ -13,11 +13,13 @@ import msgspec
 
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.hosts import Owners
+from delivery.client.managing import NAME, Managers
 from delivery.errors import HootError, InvalidRequest, UnknownQueue
+from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import check_partition
+from delivery.model import Isolation, check_partition
 from delivery.rpc.pool import Pool
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
@@ -26,6 +28,7 @@ ASKED_AT_ONCE: Final = 8
 PATIENCE_SECONDS: Final = 120.0
 """What is under way waits so long for a host or ZooKeeper that is away; what begins does not."""
 PAUSE_SECONDS: Final = 0.5
+_NOTHING: Final[Mapping[Place, int]] = {}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,8 +37,9 @@ R = TypeVar("R")
 class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
-    def __init__(self, catalog: Catalog, calls: Calls, patience: float) -> None:
-        self._catalog, self._calls = catalog, calls
+    def __init__(self, catalog: Catalog, calls: Calls, manager: Calls, patience: float) -> None:
+        """`calls` go to owners, those of `manager` to the host that manages transactions."""
+        self._catalog, self._calls, self._manager = catalog, calls, manager
         self._seconds = max(CALL_SECONDS, patience)
 
     @property
@@ -56,9 +60,30 @@ class Engine:
             found += [(name, check_partition(number, count, name)) for number in chosen]
         return found
 
-    def held(self, places: Iterable[Place]) -> dict[Place, Held]:
-        """What each partition holds."""
+    def held(
+        self, places: Iterable[Place], isolation: Isolation | None = None, known: Mapping[Place, int] = _NOTHING
+    ) -> dict[Place, Held]:  # fmt: skip
+        """What each partition holds; for who asks for what is committed up to the first message in progress.
 
+        All up to `known` was read before.
+        """
+        found = self._all_held(places)
+        view = self.view(isolation)  # last: whatever is stored by now, and in progress, had begun before
+        if view is None or not read_snapshot(view).in_progress:
+            return found
+
+        def ask(place: Place) -> int:
+            return int(self.call(*place, "decidedUpTo", *place, known.get(place, 0), found[place].last_id, view))
+
+        return {place: msgspec.structs.replace(found[place], last_id=last) for place, last in _each(found, ask)}
+
+    def view(self, isolation: Isolation | None) -> bytes | None:
+        """What is committed now, for who asks for that alone."""
+        if isolation != "committed":
+            return None
+        return bytes(self._manager.call(NAME, 0, "transactionSnapshot", (), 0))
+
+    def _all_held(self, places: Iterable[Place]) -> dict[Place, Held]:
         def ask(place: Place) -> Held:
             info = self.call(*place, "partitionInfo", *place)
             return Held(info.firstId, info.lastId, info.messages, info.bytes)
@@ -116,7 +141,7 @@ def engine(zookeeper: str, patience: float = 0.0) -> Iterator[Engine]:
     session = patiently(lambda: _session(zookeeper), patience)
     catalog, pool = open_catalog(session), Pool()
     try:
-        yield Engine(catalog, Calls(Owners(catalog), pool), patience)
+        yield Engine(catalog, Calls(Owners(catalog), pool), Calls(Managers(catalog), pool), patience)
     finally:
         pool.close()
         catalog.close()
@@ -147,7 +172,7 @@ def plan(engine: Engine, options: ReadOptions) -> list[Span]:
     if not places and options.pattern:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
     _check_named(options, places)
-    held = engine.held(places)
+    held = engine.held(places, options.isolation)
     strict = options.fail_on_loss
     return [
         Span(*place, begin(options.start, place, one, strict=strict), end(options.end, place, one, strict=strict))

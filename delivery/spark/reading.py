@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from delivery.batch import headers_in, open_batch
-from delivery.errors import HootError
+from delivery.errors import HootError, MetadataUnavailable
 from delivery.rpc.idl import load_idl
 from delivery.spark.columns import to_arrow
 from delivery.spark.options import ReadOptions
@@ -30,9 +30,15 @@ class MessagesLost(HootError):
 class Task(InputPartition):
     """A span, as Spark carries it to an executor."""
 
-    def __init__(self, span: Span, topics: Sequence[str] = (), rule: str = "") -> None:
-        """`topics` and `rule` are those of a stream's subscription, which the options do not tell."""
+    def __init__(
+        self, span: Span, topics: Sequence[str] = (), rule: str = "", view: bytes | None = None
+    ) -> None:  # fmt: skip
+        """`topics` and `rule` are those of a stream's subscription, which the options do not tell.
+
+        With a view, only what is committed by it is read.
+        """
         super().__init__(None)
+        self.view = view
         self.span = (span.queue, span.partition, span.after, span.until, span.messages)
         self.topics, self.rule = tuple(topics), rule
 
@@ -45,39 +51,44 @@ class Task(InputPartition):
 def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """The messages of a task, whichever host owns the partition meanwhile.
 
-    Raises MessagesLost, unless the options allow it or filter, UnknownQueue, and what the owner refuses with.
+    Raises MessagesLost, unless the options allow it or choose, UnknownQueue, and what the owner refuses with.
     """
     if not isinstance(task, Task):
         return  # what Spark makes of an empty plan
     span, options = Span(*task.span), task.chosen(options)
     rows = 0
     with engine(options.zookeeper, PATIENCE_SECONDS) as hosts:
-        for part in _batches(hosts, options, span):
+        for part in _batches(hosts, options, span, task.view):
             rows += part.num_rows
             yield part
-    if rows < span.messages and options.fail_on_loss and not (options.topics or options.filter):
+    chosen = options.topics or options.filter or task.view is not None
+    if rows < span.messages and options.fail_on_loss and not chosen:
         raise MessagesLost(
             f"{span.messages - rows} of {span.messages} messages of {span.queue}/{span.partition} between ids"
             f" {span.after} and {span.until} vanished before they were read; failOnDataLoss=false reads what is there"
         )
 
 
-def _batches(hosts: Engine, options: ReadOptions, span: Span) -> Iterator[pa.RecordBatch]:
+def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None) -> Iterator[pa.RecordBatch]:
     after = span.after
     while after < span.until:
-        reply = _read(hosts, options, span, after)
+        reply = _read(hosts, options, span, after, view)
         for at, header in headers_in(reply.batches):
             if header.base_id <= span.until:
                 batch = open_batch(bytes(reply.batches[at : at + header.length]), header)
                 yield to_arrow(batch, span.queue, options.columns, after, span.until)
+        if reply.position <= after and view is not None:
+            raise MetadataUnavailable(  # a manager that was taken over from has told what is committed
+                f"a transaction that holds up {span.queue}/{span.partition} has come up since the read was planned"
+            )
         if reply.position <= after:
             return  # what was there when the read was planned has been dropped by retention since
         after = reply.position
 
 
-def _read(hosts: Engine, options: ReadOptions, span: Span, after: int) -> Any:
+def _read(hosts: Engine, options: ReadOptions, span: Span, after: int, view: bytes | None) -> Any:
     request = load_idl("delivery").ReadRequest(
         queue=span.queue, partition=span.partition, after=after, upTo=span.until, topics=list(options.topics),
-        bytesMax=READ_BYTES, waitMs=0, filter=options.filter or None,
+        bytesMax=READ_BYTES, waitMs=0, filter=options.filter or None, transaction=view,
     )  # fmt: skip
     return hosts.call(span.queue, span.partition, "read", request)

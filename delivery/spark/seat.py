@@ -47,7 +47,7 @@ class Seat:
         self.record = record = _registered(hosts, options)
         self.options: Final = msgspec.structs.replace(
             options, assigned={record.queue: tuple(sorted(record.starts))}, topics=record.topics,
-            filter=record.filter or "",
+            filter=record.filter or "", isolation=record.isolation,
         )  # fmt: skip
         """The stream's, with what of them the subscription decides."""
         self._presence: Final = Presence(options.zookeeper)
@@ -170,10 +170,11 @@ def _wanted(
     hosts: Engine, options: ReadOptions, queue: QueueRecord, found: SubscriptionRecord | None
 ) -> SubscriptionRecord:  # fmt: skip
     """The subscription as it is to be; what it does not have yet begins where the options say."""
+    isolation = options.isolation or (None if found is None else found.isolation)
 
     def last_id(number: int) -> int:
         place = (queue.name, number)
-        return hosts.held([place])[place].last_id
+        return hosts.held([place], isolation)[place].last_id
 
     every: Iterable[int] = range(queue.settings.partitions)
     if found is None:
@@ -182,7 +183,7 @@ def _wanted(
         new = [number for number in every if found.all_partitions and number not in found.starts]
     starts = {
         place[1]: max(0, begin(options.start, place, held, strict=options.fail_on_loss))
-        for place, held in hosts.held((queue.name, number) for number in new).items()
+        for place, held in hosts.held([(queue.name, number) for number in new], isolation).items()
     }
     return new_record(request_of(options, found, starts), options.subscription, queue, found, last_id, wall.ms())
 

@@ -81,7 +81,8 @@ class HootReader(DataSourceReader):
         """The tasks. Raises UnknownQueue, InvalidRequest, NoHost, MetadataUnavailable."""
         with engine(self._options.zookeeper) as hosts:
             spans = [left for span in plan(hosts, self._options) if (left := self._narrowed.span(span)) is not None]
-            return [Task(span) for span in hosts.tasks(spans, self._options.tasks_min)]
+            view = hosts.view(self._options.isolation)
+            return [Task(span, view=view) for span in hosts.tasks(spans, self._options.tasks_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""

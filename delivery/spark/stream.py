@@ -76,7 +76,7 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = from_offsets(start)
         if not self._may_go_on(start):
             return start
-        held = self._held()
+        held = self._held(known)
         spans = [self._span(place, known, one) for place, one in held.items()]
         ends = known | {(span.queue, span.partition): span.until for span in spans}
         if not isinstance(limit, ReadAllAvailable):
@@ -99,7 +99,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._agreeing(start)
         begins, read = from_offsets(start), self._read
         spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
-        return [Task(span, read.topics, read.filter) for span in self._engine().tasks(spans, read.tasks_min)]
+        hosts = self._engine()
+        view = hosts.view(read.isolation)
+        return [Task(span, read.topics, read.filter, view) for span in hosts.tasks(spans, read.tasks_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""
@@ -159,9 +161,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seat = self._opened()[1]
         return as_offsets(positions) | ({} if seat is None else {MARK: msgspec.structs.asdict(seat.mark)})
 
-    def _held(self) -> dict[Place, Held]:
-        hosts = self._engine()
-        return hosts.held(hosts.places(self._read))
+    def _held(self, known: Mapping[Place, int] | None = None) -> dict[Place, Held]:
+        hosts, read = self._engine(), self._read
+        return hosts.held(hosts.places(read), read.isolation, known or {})
 
     def _span(self, place: Place, known: Mapping[Place, int], held: Held) -> Span:
         """What there is to be read; all of a partition that came later."""

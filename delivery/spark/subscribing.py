@@ -52,7 +52,9 @@ def request_of(options: ReadOptions, found: SubscriptionRecord | None, starts: M
     [queue] = options.names
     if found is None:
         chosen = options.assigned.get(queue)
-        asked = check_request(queue, chosen, options.topics or None, "latest", options.filter or None)
+        asked = check_request(
+            queue, chosen, options.topics or None, "latest", options.filter or None, isolation=options.isolation
+        )
     else:
         asked = check_request(queue, None if found.all_partitions else tuple(found.starts), KEEP, "latest")
     return msgspec.structs.replace(asked, starts=dict(starts))
@@ -92,6 +94,8 @@ def _differing(options: ReadOptions, found: SubscriptionRecord) -> Iterator[str]
         yield "topics"
     if options.filter and request_of(options, None, {}).filter != found.filter:
         yield "filter"
+    if options.isolation not in (None, found.isolation):
+        yield "isolation"
 
 
 def check_agrees(

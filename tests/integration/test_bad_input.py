@@ -23,6 +23,7 @@ from delivery.errors import (
     UnknownSubscription,
 )
 from delivery.ids import ID_MAX, MessageId
+from delivery.messaging.transactions import Snapshot, write_snapshot
 from delivery.rpc.protocol import load_idl
 from tests.hosting import batch
 from tests.integration.asking import QUEUE, Site, asked, refused
@@ -30,6 +31,7 @@ from tests.integration.asking import QUEUE, Site, asked, refused
 pytestmark = pytest.mark.integration
 
 IDL: Any = load_idl("delivery")
+NOTHING_IN_PROGRESS = write_snapshot(Snapshot(transaction=0, read_pointer=0, write_pointer=0))
 Call = Callable[[Any], object]
 """Something that is asked for, with a value that may be wrong."""
 
@@ -66,6 +68,7 @@ def by_name(site: Site) -> dict[str, Call]:
         "partitionInfo": lambda name: connection.call("partitionInfo", name, 0),
         "countMessages": lambda name: connection.call("countMessages", name, 0, 0, 0),
         "locateMessages": lambda name: connection.call("locateMessages", name, 0, 0, 0, [1]),
+        "decidedUpTo": lambda name: connection.call("decidedUpTo", name, 0, 0, 0, NOTHING_IN_PROGRESS),
         "putMessage": lambda name: connection.call("putMessage", name, message),
         "putMessages": lambda name: connection.call("putMessages", name, [message]),
         "openQueueScanner": lambda name: connection.call("openQueueScanner", name, None),
@@ -74,7 +77,7 @@ def by_name(site: Site) -> dict[str, Call]:
 
 
 REMOTE = (
-    "publish", "read", "partitionInfo", "countMessages", "locateMessages", "putMessage", "putMessages",
+    "publish", "read", "partitionInfo", "countMessages", "locateMessages", "decidedUpTo", "putMessage", "putMessages",
     "putMessageWithPid", "openQueueScanner", "openPartitionScanner", "getQueueLocations",
 )  # fmt: skip
 """Of the calls in these tests, those that reach the host unchecked; what they are given must be of the right type."""
@@ -162,6 +165,7 @@ def test_a_partition_out_of_range_is_refused_everywhere(site: Site) -> None:
         "partitionInfo": lambda partition: connection.call("partitionInfo", QUEUE, partition),
         "countMessages": lambda partition: connection.call("countMessages", QUEUE, partition, 0, 0),
         "locateMessages": lambda partition: connection.call("locateMessages", QUEUE, partition, 0, 0, [1]),
+        "decidedUpTo": lambda partition: connection.call("decidedUpTo", QUEUE, partition, 0, 0, NOTHING_IN_PROGRESS),
         "putMessageWithPid": lambda partition: connection.call("putMessageWithPid", QUEUE, partition, message),
         "openPartitionScanner": lambda partition: connection.call("openPartitionScanner", QUEUE, partition, None),
     }
@@ -268,6 +272,8 @@ def test_what_a_host_is_asked_to_read_is_held_against_the_limits(site: Site) -> 
     for after, until in ((-1, 0), (0, -1), (ID_MAX + 1, 0)):
         refused(InvalidRequest, "", site.connection.call, "countMessages", QUEUE, 0, after, until)
         refused(InvalidRequest, "", site.connection.call, "locateMessages", QUEUE, 0, after, until, [1])
+        refused(InvalidRequest, "", site.connection.call, "decidedUpTo", QUEUE, 0, after, until, NOTHING_IN_PROGRESS)
+    refused(InvalidRequest, "transaction", site.connection.call, "decidedUpTo", QUEUE, 0, 0, 0, b"nonsense")
     for counts in ([0], [2, 1], [1, 1], [*range(1, 1002)]):
         refused(InvalidRequest, "rising counts", site.connection.call, "locateMessages", QUEUE, 0, 0, 0, counts)
     odd = IDL.ReadRequest(queue=QUEUE, partition=0, after=0, upTo=0, topics=[], bytesMax=-5, waitMs=-5)

@@ -54,6 +54,7 @@ def test_names_of_options_are_those_of_kafkas_source_in_any_case() -> None:
         ({"queue": "q", "columns": "headers", "includeHeaders": "false"}, "no column 'headers'"),
         ({"queue": "q", "topics": "a,b/c"}, "no topic name"),
         ({"queue": "q", "filter": "body.n <"}, "filter"),
+        ({"queue": "q", "isolation": "serializable"}, "isolation is one of uncommitted, committed"),
         ({"queue": "q", "maxOffsetsPerTrigger": "5"}, "is for streams"),
         ({"queue": "q", "subscription": "s"}, "is for streams"),
     ],

@@ -85,6 +85,7 @@ def test_parked_messages_are_behind_no_stream() -> None:
         ({"topics": "b"}, "topics"),
         ({"filter": "key = 'x'"}, "filter"),
         ({"queue": "", "assign": '{"q": [1]}'}, "partitions"),
+        ({"isolation": "committed"}, "isolation"),
     ],
 )
 def test_a_stream_that_asks_for_other_messages_than_its_subscription_is_refused(
@@ -97,7 +98,8 @@ def test_a_stream_that_asks_for_other_messages_than_its_subscription_is_refused(
 
 
 def test_a_new_subscription_is_as_the_options_say_and_an_old_one_stays_as_it_is() -> None:
-    asked = request_of(options(topics="a,b", filter="key = 'x'"), None, {0: 5, 1: 6})
+    asked = request_of(options(topics="a,b", filter="key = 'x'", isolation="committed"), None, {0: 5, 1: 6})
+    assert asked.isolation == "committed"
     assert (asked.topics, asked.partitions, asked.starts) == (("a", "b"), None, {0: 5, 1: 6})
     assert asked.filter
     kept = request_of(options(), record(all_partitions=False, topics=("a",)), {})

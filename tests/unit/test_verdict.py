@@ -38,6 +38,8 @@ BEHIND: dict[str, Any] = {"position": id_at(600), "oldest_ms": ago(600)}
 QUIET: dict[str, Any] = {"delivered_ms": ago(600), "moved_ms": ago(300)}
 STUCK: dict[str, Any] = {"out": 3, "out_since_ms": ago(40), **BEHIND}
 AT_WORK = Callback("on_order (app.py:7)", "orders", 0, id_at(600), 40.0, False, "File app.py, line 9")
+WAITED_FOR = ago(40) * 1_000_000 + 7
+"""A transaction that began 40 seconds ago."""
 
 CASES: list[tuple[Name, Observation]] = [
     ("healthy", seen()),
@@ -52,6 +54,9 @@ CASES: list[tuple[Name, Observation]] = [
     ("limited", seen(**(BEHIND | QUIET), limited=True)),
     ("limited", seen(**BEHIND, limited=True, out=3, out_since_ms=ago(1), trend=-0.5)),
     ("healthy", seen(limited=True, oldest_ms=ago(2))),
+    ("waiting_for_transaction", seen(**(BEHIND | QUIET), waiting_for=WAITED_FOR, waiting_ms=ago(9))),
+    ("waiting_for_transaction", seen(**BEHIND, limited=True, waiting_ms=ago(9), waiting_trouble="no host")),
+    ("catching_up", seen(**BEHIND, waiting_for=WAITED_FOR, waiting_ms=ago(2))),
     ("window_full", seen(**BEHIND, limited=True, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**BEHIND, full=True, out=3, out_since_ms=ago(1), trend=0.5)),
     ("window_full", seen(**STUCK, callback=msgspec.structs.replace(AT_WORK, moving=True))),
@@ -115,6 +120,9 @@ def test_the_table_is_in_the_order_of_the_rules_so_that_the_worse_of_two_reasons
         (seen(unreachable_ms=ago(9), unreachable="refused"), ["refused", "subscriber"]),
         (seen(paused_ms=ago(60), paused_until_ms=NOW + 60_000), ["60 s more", "resume"]),
         (seen(**QUIET, filtered=True, heard=id_at(600)), ["hoot subscription explain"]),
+        (seen(waiting_for=WAITED_FOR, waiting_ms=ago(9)), [f"transaction {WAITED_FOR}", "40 s ago", "timeout"]),
+        (seen(waiting_for=2**62, waiting_ms=ago(9)), [f"transaction {2**62}", "made it up", "seek"]),
+        (seen(waiting_ms=ago(9), waiting_trouble="refused"), ["refused", "hoot host list"]),
         (seen(**BEHIND, limited=True, trend=0.5), ["its own limits", "10 min behind, which grows", "update"]),
     ],
 )

@@ -57,7 +57,7 @@ class TransactionRoutes:
         return _json(Begun(begun.writePointer, begun.deadlineMs, begun.snapshot))
 
     async def _look(self, _: Request, __: bytes) -> Response:
-        snapshot = await self._host.call("transactionSnapshot", seconds=SECONDS)
+        snapshot = await self._host.call("transactionSnapshot", (), 0, seconds=SECONDS)
         seen = read_snapshot(snapshot)
         return _json(Seen(snapshot, seen.read_pointer, list(seen.in_progress), list(seen.invalid)))
 

@@ -63,7 +63,7 @@ def test_a_subscription_is_created_for_who_comes_later(hoot: Hoot, queue: str) -
     hoot("publish", queue, "before", "--topic", "b", "--partition", "1")
     made = hoot.json("subscription", "create", queue, "mine", "--topic", "b", "--topic", "a", "--partition", "1")
     assert (made["queue"], made["subscription"], made["all_partitions"]) == (queue, "mine", False)
-    assert (made["topics"], list(made["starts"])) == (["a", "b"], ["1"])
+    assert (made["topics"], list(made["starts"]), made["isolation"]) == (["a", "b"], ["1"], "uncommitted")
     hoot("publish", queue, "no", "--topic", "c", "--partition", "1")
     hoot("publish", queue, "yes", "--topic", "a", "--partition", "1")
     subscribe = ["subscribe", queue, "--name", "mine", "--partition", "1", "--topic", "a", "--limit", "1"]
@@ -74,6 +74,10 @@ def test_a_subscription_is_created_for_who_comes_later(hoot: Hoot, queue: str) -
     assert hoot.refused("subscription", "create", queue, "s", "--from", "soon", status=2)["error"] == "bad_use"
     assert hoot.refused("subscription", "create", queue, "a/b", status=2)["error"] == "invalid_request"
     assert hoot.json("subscription", "info", queue, "all")["lag"] == 3
+    updated = hoot.json("subscription", "update", queue, "all", "--isolation", "committed")
+    assert updated["isolation"] == hoot.json("subscription", "info", queue, "all")["isolation"] == "committed"
+    refused = hoot.refused("subscription", "update", queue, "all", "--isolation", "snapshot", status=2)
+    assert refused["error"] == "invalid_request"
 
 
 def test_a_subscription_is_created_with_a_filter(hoot: Hoot, queue: str) -> None:
