@@ -80,7 +80,7 @@ class Scene:
             for number in range(days * 3):
                 self.put(key, START_MS + number * DAY_MS // 3)
         self.all = [batches_of(self.store, key) for key in self.keys]
-        self.hosts = Engine(self.catalog, cast("Calls", self), 0.0)
+        self.hosts = Engine(self.catalog, cast("Calls", self), cast("Calls", self), 0.0)
 
     def put(self, key: PartitionKey, ms: int, topic: str = "") -> None:
         data = encode([(b"%d" % number, b"k", topic, b"") for number in range(3)], key.partition)
