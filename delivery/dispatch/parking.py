@@ -116,6 +116,12 @@ class Parking:
             self._put(slot, msgspec.structs.replace(known, ids=(*known.ids, failed.id)))
         return True
 
+    def begin(self, now_ms: int) -> None:
+        """A run begins, maybe by another clock than the one that due times were taken from, which may be far ahead."""
+        for slot, one in list(self._keys.items()):
+            if one.due_ms > (latest := now_ms + one.pause_ms):
+                self._put(slot, msgspec.structs.replace(one, due_ms=latest))
+
     def next(self, now_ms: int) -> Step:
         """What to do now."""
         if self._alone:
@@ -183,7 +189,8 @@ class Parking:
 
     def _after_retry(self, one: ParkedKey, failed: Failed, now_ms: int) -> ParkedKey:
         if failed.kind is Kind.HELD:  # behind one that the host does not know of; it will
-            return msgspec.structs.replace(one, due_ms=now_ms + int(self._policy.first_seconds * 1000))
+            pause_ms = int(self._policy.first_seconds * 1000)
+            return msgspec.structs.replace(one, due_ms=now_ms + pause_ms, pause_ms=pause_ms)
         return self._counted(one, failed, now_ms)
 
     def _counted(self, one: ParkedKey, failed: Failed, now_ms: int) -> ParkedKey:
@@ -192,9 +199,11 @@ class Parking:
         seconds = pause(self._policy, failures, self._draw)
         if failed.kind is Kind.RETRY and failed.after_ms is not None:
             seconds = failed.after_ms / 1000
+        pause_ms = int(seconds * 1000)
         return msgspec.structs.replace(
-            one, failures=failures, due_ms=now_ms + int(seconds * 1000), first_error=one.first_error or failed.error,
-            last_error=failed.error, reason=self._policy_reason(failed, failures), crashes=0,
+            one, failures=failures, due_ms=now_ms + pause_ms, pause_ms=pause_ms,
+            first_error=one.first_error or failed.error, last_error=failed.error,
+            reason=self._policy_reason(failed, failures), crashes=0,
         )  # fmt: skip
 
     def _policy_reason(self, failed: Failed, failures: int) -> str:

@@ -92,6 +92,7 @@ class Retrier:
 
     async def run(self, sender: Sender) -> None:
         """Work for one run, until cancelled. Raises what reading the partition does."""
+        self.parking.begin(self.now_ms)
         while True:
             await trio.lowlevel.checkpoint()
             now_ms = self.now_ms

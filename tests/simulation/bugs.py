@@ -286,7 +286,7 @@ PLANTED: dict[str, Planted] = {
     "checkpoint at push": Planted(_checkpoint_at_push, "I5"),
     "id skipped": Planted(_id_skipped, "I5 I8"),
     "checkpoint forgotten": Planted(_checkpoint_forgotten, "I4 I9"),
-    "late write counts": Planted(_late_write_counts, "I5 I6 I8 I14", first=13),
+    "late write counts": Planted(_late_write_counts, "I5 I6 I7 I8 I14", first=13),
     "bodies swapped": Planted(_bodies_swapped, "I2"),
     "watermark ahead": Planted(_watermark_ahead, "I2"),
     "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),

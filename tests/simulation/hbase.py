@@ -169,7 +169,7 @@ class SimulatedHBaseStore(HBaseStore):
 
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
         state = super().open(key, epoch, settings)
-        self._compare(key, self._disk.shelf(key))
+        self._compare(key, epoch, self._disk.shelf(key))
         self._machine.kernel.note("opened", self._machine.name, key.partition, epoch, state.last_id)
         return state
 
@@ -197,17 +197,23 @@ class SimulatedHBaseStore(HBaseStore):
         elif item.header.base_id not in {row.header.base_id for row in shelf.rows if row.epoch == item.epoch}:
             kernel.fail(Gone(f"{item.key}: {item.header.base_id} of epoch {item.epoch} was acknowledged after a seal"))
 
-    def _compare(self, key: PartitionKey, shelf: Shelf) -> None:
-        """An owner must find what counts; what it finds behind that counts from now on."""
+    def _compare(self, key: PartitionKey, epoch: int, shelf: Shelf) -> None:
+        """An owner must find what counts; what it finds behind that counts from now on.
+
+        One that stood still since its seal finds nothing of later owners, and no more than they did.
+        """
         found = list(self._batches(key))
-        for row, (header, data) in zip(shelf.rows, found, strict=False):
+        before = [row for row in shelf.rows if row.epoch < epoch]
+        for row, (header, data) in zip(before, found, strict=False):
             if header.base_id != row.header.base_id or _bodies(data) != _bodies(row.batch):
                 self._machine.kernel.fail(Gone(f"{key}: an owner finds {header.base_id} for {row.header.base_id}"))
-        if len(found) < len(shelf.rows):
-            missing = shelf.rows[len(found)].header.base_id
+        if len(found) < len(before):
+            missing = before[len(found)].header.base_id
             self._machine.kernel.fail(Gone(f"{key}: an owner does not find {missing}, which counted"))
-        for header, data in found[len(shelf.rows) :]:
-            shelf.rows.append(Append(key, header.epoch, header, data, "fsync"))
+        more = [Append(key, header.epoch, header, data, "fsync") for header, data in found[len(before) :]]
+        if more and len(before) < len(shelf.rows):
+            self._machine.kernel.fail(Gone(f"{key}: an owner found {more[0].header.base_id}, and the next one did not"))
+        shelf.rows += more
 
     def _batches(self, key: PartitionKey) -> Iterator[tuple[Header, bytes]]:
         """All that an open partition holds, in no time."""

@@ -49,10 +49,31 @@ def test_what_fails_again_waits_longer_and_what_was_handled_before_it_is_gone() 
     one = parking(ParkedKey(A, (5, 7, 9), failures=1, due_ms=0, first_error="first"))
     sent(one, 0)
     one.answered(A, [failed(5), held(7), held(9)], 1000)
-    assert one.waiting() == (ParkedKey(A, (5, 7, 9), 2, 21_000, "first", "no"),)
+    assert one.waiting() == (ParkedKey(A, (5, 7, 9), 2, 21_000, 20_000, "first", "no"),)
     sent(one, 21_000)
     one.answered(A, [failed(7), held(9)], 22_000)
-    assert one.waiting() == (ParkedKey(A, (7, 9), 1, 32_000, "no", "no"),), "the next one's failures are its own"
+    assert one.waiting() == (ParkedKey(A, (7, 9), 1, 32_000, 10_000, "no", "no"),), (
+        "the next one's failures are its own"
+    )
+
+
+def test_an_owner_whose_clock_is_behind_keeps_nothing_waiting_longer_than_was_meant() -> None:
+    before = parking()
+    before.park(failed(5), 600_000)
+    before.park(failed(6, B, Kind.RETRY, after_ms=90_000), 600_000)
+    after = parking(*before.waiting())
+    after.begin(1000)
+    assert after.next(1000) == WaitUntil(11_000)
+    assert sent(after, 11_000) == SendAgain(A, (5,), ())
+    assert after.next(11_000) == WaitUntil(91_000)
+
+
+def test_an_owner_whose_clock_is_ahead_or_right_changes_no_pause() -> None:
+    before = parking()
+    before.park(failed(5), 1000)
+    after = parking(*before.waiting())
+    after.begin(4000)
+    assert after.waiting() == before.waiting()
 
 
 def test_a_listener_that_says_when_is_believed() -> None:

@@ -75,7 +75,7 @@ class Attempts(msgspec.Struct, frozen=True):
     """Up to this id one message at a time is delivered, whatever the position, to find the one that crashes."""
 
 
-class ParkedKey(msgspec.Struct, frozen=True):
+class ParkedKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """Messages of a key that were not handled, or that wait for the first of them, which was not."""
 
     key: bytes | None
@@ -86,6 +86,8 @@ class ParkedKey(msgspec.Struct, frozen=True):
     """Of the first of them; the rest speaks of it, too."""
     due_ms: int = 0
     """When it is to be delivered again."""
+    pause_ms: int = 0
+    """How long before that this was decided: on a machine whose clock is behind it waits no longer than that."""
     first_error: str = ""
     last_error: str = ""
     reason: str = ""

@@ -19,6 +19,7 @@ from delivery.errors import Closed, InvalidRequest, UnknownQueue
 from delivery.messaging.marks import header
 from delivery.rpc.blocking import BlockingConnection
 from delivery.transactions.errors import TransactionConflict
+from tests.integration.embedded import eventually
 from tests.integration.rest.conftest import client_of, several_on
 from tests.integration.several import Several
 from tests.topics import Topics, publish_bytes
@@ -115,6 +116,7 @@ def test_an_invalid_one_is_skipped_and_its_end_is_told(service: Service, topics:
     assert writer in found["invalid"]
     assert writer <= found["readPointer"]
     short, _ = service.begin(timeout=0.001)
+    eventually(lambda: short in service.call("GET")[1]["invalid"], "its time is over")
     assert service.call("POST", f"/{short}/commit")[1]["code"] == "transaction_invalid"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
     """An engine of one host."""
     with hosted(zookeeper, tmp_path_factory.mktemp("engine")) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """PySpark's loggers of what it raises keep to themselves, so pytest adds its handlers to them; and they make each
+    handler that is added write JSON, for all tests that follow.
+    """
+    yield
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).propagate = True
 
 
 @pytest.fixture(scope="session")

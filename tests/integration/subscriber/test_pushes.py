@@ -39,7 +39,7 @@ def test_pushes_reach_the_listener_in_order_and_are_answered_with_the_last_id(th
                 answer = await reply()
                 assert (answer.status, answer.position) == (Status.OK, number * 200)
         assert noted.ids == ids(1, 2000)
-        assert noted.threads == {"subscriber-dispatch"}
+        assert noted.threads == {"subscriber-strand"}
 
     play(story)
 
