@@ -84,7 +84,9 @@ def _from_here(module: str) -> dict[str, Any]:
 def _from_elsewhere(name: str) -> Any:  # noqa: ANN401 - as above
     command = getattr(importlib.import_module(f"delivery.{name}.cli"), name)
     if isinstance(command, typer.Typer):
-        return get_command(command)
+        group = get_command(command)
+        group.name = name  # which the help shows, whatever it was asked for by
+        return group
     alone = typer.Typer(add_completion=False)
     alone.command(name)(command)
     return get_command(alone)

@@ -57,8 +57,9 @@ def test_a_command_that_a_test_calls_does_what_it_does_in_a_process(
 def test_help_version_and_completion_answer_without_an_engine() -> None:
     hoot = Hoot("127.0.0.1:1")
     shown = hoot("--help").stdout
-    for command in ("serve", "queue", "publish", "scan", "subscribe", "subscription", "host", "zookeeper"):
-        assert command in shown
+    commands = "serve queue publish scan subscribe subscription host zookeeper transaction spark bench demo"
+    for command in commands.split():
+        assert re.search(rf"^│ {command} ", shown, re.MULTILINE), command
     assert hoot("--version").stdout == hoot("version").stdout
     assert re.match(r"hoot \d", hoot("--version").stdout)
     env = environment() | {"_HOOT_COMPLETE": "complete_bash", "COMP_WORDS": "hoot su", "COMP_CWORD": "1"}
