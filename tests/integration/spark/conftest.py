@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
@@ -22,23 +23,19 @@ def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
         yield started
 
 
-@pytest.fixture(autouse=True)
-def plain_logs() -> Iterator[None]:
-    """PySpark's loggers of what it raises keep to themselves, so pytest adds its handlers to them; and they make each
-    handler that is added write JSON, for all tests that follow.
-    """
-    yield
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).propagate = True
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on this machine."""
+    """A session on this machine.
+
+    PySpark's loggers make each handler that is added to them write JSON; pytest adds its own, which all tests share.
+    """
+    from pyspark.logger import PySparkLogger
+
     from delivery.spark.session import local_session
 
-    session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"))
-    try:
-        yield session
-    finally:
-        session.stop()
+    with mock.patch.object(PySparkLogger, "addHandler", logging.Logger.addHandler):
+        session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"))
+        try:
+            yield session
+        finally:
+            session.stop()
