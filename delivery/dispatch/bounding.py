@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from delivery.batch.select import Refuses
 from delivery.dispatch.pacing import cut
 from delivery.dispatch.scanner import Source
+from delivery.dispatch.through import Through
 from delivery.storage.base import Chunk
 
 
@@ -25,11 +26,12 @@ class Counted(Source, Protocol):
         """For each of the rising `counts` the id up to which so many messages lie above `after`."""
 
 
-class BoundedSource:
+class BoundedSource(Through[Counted]):
     """A partition as a scanner sees it that wants no more than the newest `bound` messages of it."""
 
     def __init__(self, source: Counted, bound: int) -> None:
-        self._source, self._bound = source, bound
+        super().__init__(source)
+        self._bound = bound
 
     async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See scanner.Source."""
@@ -46,18 +48,6 @@ class BoundedSource:
         """See scanner.Source; not where something of it has to be left out."""
         chunk = self._source.newest(after, bytes_max)
         return chunk if chunk is not None and self._is_all(chunk) else None
-
-    def has_news(self, after: int) -> bool:
-        """See scanner.Source."""
-        return self._source.has_news(after)
-
-    def follow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.follow(tell)
-
-    def unfollow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.unfollow(tell)
 
     def _is_all(self, chunk: Chunk) -> bool:
         """Whether nothing lies behind it, and it is within the bound: the usual case, in which nothing is counted."""

@@ -17,6 +17,7 @@ from delivery.batch.layout import HEADERS
 from delivery.batch.pick import pick_places
 from delivery.batch.select import Refuses
 from delivery.dispatch.scanner import Source
+from delivery.dispatch.through import Through
 from delivery.messaging.committed import Committed
 from delivery.messaging.ledger import Ledger
 from delivery.messaging.marks import may_be_of_transactions
@@ -50,7 +51,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """By the monotonic clock."""
 
 
-class CommittedSource:
+class CommittedSource(Through[Source]):
     """Between a partition and a scanner. A batch without messages of transactions passes unopened."""
 
     def __init__(
@@ -58,7 +59,8 @@ class CommittedSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         """`source` is read, `partition` is where it comes from."""
-        self._source, self._partition, self._transactions, self._clock = source, partition, transactions, clock
+        super().__init__(source)
+        self._partition, self._transactions, self._clock = partition, transactions, clock
         self.waiting: Waiting | None = None
 
     @property
@@ -87,18 +89,6 @@ class CommittedSource:
         """See scanner.Source; only where nothing has to be asked."""
         chunk = self._source.newest(after, bytes_max)
         return None if chunk is None or _is_mixed(chunk) else chunk
-
-    def has_news(self, after: int) -> bool:
-        """See scanner.Source."""
-        return self._source.has_news(after)
-
-    def follow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.follow(tell)
-
-    def unfollow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.unfollow(tell)
 
     def _wait_for(self, pointer: int) -> None:
         if self.waiting is None or (pointer and self.waiting.pointer != pointer):

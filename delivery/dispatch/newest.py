@@ -8,7 +8,6 @@ that begins in the middle surveys the rest, which has the same newest messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from delivery import hop
@@ -17,6 +16,7 @@ from delivery.batch.pick import pick
 from delivery.batch.select import Refuses, Wanted
 from delivery.dispatch.pacing import cut
 from delivery.dispatch.scanner import Source
+from delivery.dispatch.through import Through
 from delivery.errors import CorruptRecord
 from delivery.storage.base import Chunk
 
@@ -93,11 +93,12 @@ class Survey:
         return pick(batch, there) if there else b""
 
 
-class NewestSource:
+class NewestSource(Through[Source]):
     """A partition as the scanner of such a subscription sees it: up to an id the newest of each key, then all."""
 
     def __init__(self, source: Source, wanted: Wanted | None, until: int) -> None:
-        self._source, self._wanted, self._until = source, wanted, until
+        super().__init__(source)
+        self._wanted, self._until = wanted, until
         self._survey: Survey | None = None
         self._read: tuple[int, Chunk] | None = None
         """What was read last, and after which id."""
@@ -136,12 +137,4 @@ class NewestSource:
 
     def has_news(self, after: int) -> bool:
         """See scanner.Source."""
-        return after < self._until or self._source.has_news(after)
-
-    def follow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.follow(tell)
-
-    def unfollow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.unfollow(tell)
+        return after < self._until or super().has_news(after)

@@ -14,6 +14,7 @@ from delivery.batch import Header, open_batch, peek
 from delivery.batch.pick import pick
 from delivery.batch.select import Refuses
 from delivery.dispatch.scanner import Source
+from delivery.dispatch.through import Through
 from delivery.errors import CorruptRecord
 from delivery.ids import ID_MAX, SEQUENCES_PER_MS, MessageId
 from delivery.metastore.replays import MAX, Replay
@@ -105,14 +106,15 @@ def replayed(source: Source, replay: Replay | None, partition: int, after: int) 
     return source if replay is None else ReplaySource(source, replay.end(partition), Pace(replay.speed, after))
 
 
-class ReplaySource:
+class ReplaySource(Through[Source]):
     """A partition as the scanner of a replay sees it."""
 
     def __init__(
         self, source: Source, until: int, pace: Pace, clock: Callable[[], float] = trio.current_time
     ) -> None:  # fmt: skip
         """Nothing behind `until` is given, up to which the partition was complete when the replay was made."""
-        self._source, self._until, self._pace, self._clock = source, until, pace, clock
+        super().__init__(source)
+        self._until, self._pace, self._clock = until, pace, clock
         self._read: tuple[int, Chunk] | None = None
         """What was read last, and after which id: it is given bit by bit."""
 
@@ -145,11 +147,3 @@ class ReplaySource:
     def has_news(self, after: int) -> bool:
         """See scanner.Source."""
         return after < self._until
-
-    def follow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.follow(tell)
-
-    def unfollow(self, tell: Callable[[], None]) -> None:
-        """See scanner.Source."""
-        self._source.unfollow(tell)

@@ -1,10 +1,36 @@
-"""For publishers in an asyncio loop: bodies that come slowly, and counting what is not acknowledged yet."""
+"""For publishers in an asyncio loop: their life, bodies that come slowly, and counting what is not acknowledged yet."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from delivery.bench.peers.base import Send
+
+
+class Publishing(Protocol):
+    """A publisher of which everything is awaited."""
+
+    async def open(self, address: str) -> None:
+        """Connect."""
+
+    async def send(self, bodies: Iterable[bytes]) -> None:
+        """See base.Send."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+
+@contextmanager
+def awaited(publishing: Publishing, address: str) -> Iterator[Send]:
+    """Publishes in a loop of its own."""
+    with asyncio.Runner() as runner:
+        runner.run(publishing.open(address))
+        yield lambda bodies: runner.run(publishing.send(bodies))
+        runner.run(publishing.close())
 
 
 async def arriving(bodies: Iterable[bytes]) -> AsyncIterator[bytes]:

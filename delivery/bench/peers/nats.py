@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from delivery.bench.checking import BenchFailed
-from delivery.bench.peers.arriving import UnderWay, arriving
+from delivery.bench.peers.arriving import UnderWay, arriving, awaited
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.servers import LOOPBACK, a_port, running
 
@@ -61,14 +61,9 @@ class Nats(Peer):
 
         asyncio.run(make())
 
-    @contextmanager
-    def publisher(self, address: str, queue: str) -> Iterator[Send]:
+    def publisher(self, address: str, queue: str) -> AbstractContextManager[Send]:
         """See Peer."""
-        with asyncio.Runner() as runner:
-            publishing = _Publishing(queue)
-            runner.run(publishing.open(address))
-            yield lambda bodies: runner.run(publishing.send(bodies))
-            runner.run(publishing.client.close())
+        return awaited(_Publishing(queue), address)
 
     def consume(self, address: str, queue: str, group: str, inbox: Inbox, take: Take) -> None:
         """See Peer."""
@@ -105,6 +100,10 @@ class _Publishing:
         self.client = await _connected(address)
         self._inbox = self.client.new_inbox()
         await self.client.subscribe(self._inbox, cb=self._answered, pending_msgs_limit=-1, pending_bytes_limit=-1)
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.client.close()
 
     async def send(self, bodies: Iterable[bytes]) -> None:
         """See base.Send. Raises BenchFailed."""

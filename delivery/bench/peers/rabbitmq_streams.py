@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from delivery.bench.peers.arriving import UnderWay, arriving
+from delivery.bench.peers.arriving import UnderWay, arriving, awaited
 from delivery.bench.peers.base import Inbox, Peer, Send, Take
 from delivery.bench.peers.rabbitmq import rabbitmq
 from delivery.bench.peers.servers import LOOPBACK
@@ -50,14 +50,9 @@ class RabbitMqStreams(Peer):
 
         asyncio.run(make())
 
-    @contextmanager
-    def publisher(self, address: str, queue: str) -> Iterator[Send]:
+    def publisher(self, address: str, queue: str) -> AbstractContextManager[Send]:
         """See Peer."""
-        with asyncio.Runner() as runner:
-            publishing = _Publishing(queue)
-            runner.run(publishing.open(address))
-            yield lambda bodies: runner.run(publishing.send(bodies))
-            runner.run(publishing.producer.close())
+        return awaited(_Publishing(queue), address)
 
     def consume(self, address: str, queue: str, group: str, inbox: Inbox, take: Take) -> None:
         """See Peer."""
@@ -77,6 +72,10 @@ class _Publishing:
         """Connect."""
         self.producer = _producer(address)
         await self.producer.start()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.producer.close()
 
     async def send(self, bodies: Iterable[bytes]) -> None:
         """See base.Send."""
