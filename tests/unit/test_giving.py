@@ -39,6 +39,23 @@ def test_of_many_partitions_that_are_given_away_the_later_are_delivered_from_unt
     together(Company(other("h", 22), cluster=wide(MANY)), story)
 
 
+def test_a_host_has_what_is_on_its_way_to_another_until_the_record_says_so() -> None:
+    """Who is told that a draining host has nothing left may stop it."""
+
+    async def story(company: Company) -> None:
+        await company.scene.ownership.acquire("orders", 0, given=True)
+        company.cluster.gate = threading.Event()
+        assert company.giving.drain(True) == 1
+        await eventually(lambda: len(company.scene.ownership) == 0)
+        assert company.giving.drain(True) == 1
+        assert company.cluster.owners["orders", 0][0].host == ME
+        company.cluster.gate.set()
+        await eventually(lambda: company.giving.drain(True) == 0)
+        assert company.cluster.owners["orders", 0][0].host == "h"
+
+    together(Company(other("h", 22)), story)
+
+
 def test_subscribers_that_are_slow_to_answer_keep_no_other_partition_from_its_turn() -> None:
     async def story(company: Company) -> None:
         owned = [await company.scene.ownership.acquire("orders", number, given=True) for number in range(MANY)]

@@ -38,7 +38,7 @@ from delivery.cluster.use import ANSWER_SECONDS
 from delivery.errors import BadVersion, HootError, HostDraining, NotOwner, UnknownHost, again
 from delivery.metastore.records import HostRecord
 from delivery.model import near_names
-from delivery.storage.base import MessageStore
+from delivery.storage.base import MessageStore, PartitionKey
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,8 @@ class Giving:
         self._preparing = trio.CapacityLimiter(PREPARED_AT_ONCE)
         self._turns = Turns()
         self._drained = trio.Event()
+        self._on_the_way: set[PartitionKey] = set()
+        """Owned here no longer, and by their records nowhere else yet."""
 
     @property
     def draining(self) -> bool:
@@ -77,10 +79,13 @@ class Giving:
         self._ownership.draining = closed
 
     def drain(self, draining: bool) -> int:
-        """Begin or end draining; how many partitions this host has now. `run` does the work."""
+        """Begin or end draining; how many partitions this host has now, those included that are on their way.
+
+        `run` does the work.
+        """
         self.close(closed=draining)
         self._drained.set()
-        return len(self._ownership)
+        return len(self._ownership) + len(self._on_the_way)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """While the host is draining give away whatever it has, until cancelled."""
@@ -130,12 +135,15 @@ class Giving:
             begun = trio.current_time()
             if owned.feed.error is not None:
                 raise again(owned.feed.error)
-            await self._empty(owned, partial(self._ownership.give, owned, target), answer_seconds, end_turn)
             try:
+                await self._empty(owned, partial(self._let_go, owned, target), answer_seconds, end_turn)
                 await self._hand_over(owned, target)
             except BaseException:
-                self._mending.begin(owned, target)
+                if owned.key in self._on_the_way:
+                    self._mending.begin(owned, target)
                 raise
+            finally:
+                self._on_the_way.discard(owned.key)
         took = (trio.current_time() - begun) * 1000
         log.info("%s: given to the host at %s in %.0f ms", owned.key, target.host_port, took)
 
@@ -190,6 +198,10 @@ class Giving:
             self._ownership.reopen(owned)
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._store.release, owned.key, limiter=self._limiter)
+
+    def _let_go(self, owned: OwnedPartition, target: HostRecord) -> None:
+        self._ownership.give(owned, target)
+        self._on_the_way.add(owned.key)
 
     async def _hand_over(self, owned: OwnedPartition, target: HostRecord) -> None:
         """Steps 4 and 5."""
