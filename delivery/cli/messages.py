@@ -101,9 +101,9 @@ def scan(
 ) -> None:
     """Print the messages of a queue that are stored now; nothing is consumed.
 
-    Messages of one partition come in order. With --isolation committed nothing comes that was rolled back, and what is in
-    progress is the end of its partition: --follow waits for it. With --json each line is an object {queue, partition, id, time, topic, key,
-    headers, body}; bytes that are not UTF-8 are {base64: …}.
+    Messages of one partition come in order. With --isolation committed nothing comes that was rolled back, and what is
+    in progress is the end of its partition: --follow waits for it. With --json each line is an object {queue,
+    partition, id, time, topic, key, headers, body}; bytes that are not UTF-8 are {base64: …}.
     """
     from delivery.cli.scanning import Selection, scan_all
 
