@@ -61,8 +61,7 @@ class MessageScanner:
         """`wanted` None takes all; `push_bytes` bounds what is read at once."""
         self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0
-        self._refuses: Refuses | None = None
-        """Once the filter has refused a whole batch: what is like it need not be read."""
+        self._refuses = None if wanted is None else wanted.refuses
         self.reading_since: float | None = None
         """By the monotonic clock, while the partition is being read."""
         self._resting: trio.lowlevel.Task | None = None
@@ -143,8 +142,6 @@ class MessageScanner:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
                 end = header.last_id
-            else:
-                self._refuses = wanted.refuses
         return _laid_out(chunk, kept, messages, end)
 
 
