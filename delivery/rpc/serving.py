@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import trio
 
+from delivery import logs
 from delivery.errors import HootError, ProtocolError, Throttled
 from delivery.rpc.frames import SMALL_BYTES, FrameBuffer
 from delivery.rpc.outbox import Outbox, receive_into
 from delivery.rpc.pipeline import Pipeline
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Frame
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Work = Callable[[], Awaitable[Frame]]
 """Waits for the outcome of a call and gives it as a frame."""
