@@ -76,6 +76,11 @@ class Batch:
         """The longest header block in bytes, 0 without headers."""
         return max(self._blocks[1]) if self._blocks else 0
 
+    @property
+    def block_area(self) -> bytes:
+        """All header blocks, one after another."""
+        return self._data[self._blocks[0] : self._bodies_at] if self._blocks else b""
+
     def ids(self) -> Sequence[int]:
         """The id number of each message, rising."""
         base = self.header.base_id
