@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise, repeat
 from struct import Struct
+from typing import NamedTuple
 
 from delivery.batch import layout
 from delivery.batch.encode import Columns
@@ -17,6 +18,17 @@ from delivery.model import Message
 
 _GROUP = 256
 """Blobs of equal length are split this many at a time: one cached Struct serves every batch with that length."""
+
+
+class Stored(NamedTuple):
+    """Byte strings as they lie in a batch, one after another."""
+
+    data: bytes
+    """Of the whole batch."""
+    at: int
+    lengths: array[int]
+    presence: array[int] | None = None
+    """1 where there is one, with a length of 0 where there is none; None where all are there."""
 
 
 def open_batch(data: bytes, header: Header | None = None) -> Batch:
@@ -123,6 +135,18 @@ class Batch:
         bodies = _pick(self._data, self._bodies_at, self._body_lengths, places)
         positions = places if self.positions is None else [self.positions[place] for place in places]
         return Columns([topics[index[place]] for place in places], keys, blocks, bodies, positions)
+
+    def stored_keys(self) -> Stored | None:
+        """The keys, None when no message has one."""
+        return None if self._keys is None else Stored(self._data, *self._keys)
+
+    def stored_blocks(self) -> Stored | None:
+        """The header blocks, None when no message has one."""
+        return None if self._blocks is None else Stored(self._data, *self._blocks)
+
+    def stored_bodies(self) -> Stored:
+        """The bodies."""
+        return Stored(self._data, self._bodies_at, self._body_lengths)
 
     def keys(self) -> Sequence[bytes | None]:
         """The key of each message, None for none."""
