@@ -7,6 +7,8 @@ a slow disk makes larger groups by itself.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Protocol
 
 import trio
@@ -22,8 +24,8 @@ Group = list[Entry]
 class Outcomes(Protocol):
     """Who hears how each entry ended: exactly one of these, once."""
 
-    def stored(self, entry: Entry) -> None:
-        """It is durable, in the order of its partition."""
+    def stored(self, entries: Sequence[Entry]) -> None:
+        """These are durable, each in the order of its partition."""
 
     def failed(self, entry: Entry, error: HootError) -> None:
         """The store could not confirm it: it may be stored or not, and its partition must be opened anew."""
@@ -103,10 +105,10 @@ class Committer:
         self._metrics.committed(len(group), seconds)
         if not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
-        for entry, error in zip(group, answers, strict=True):
-            if error is None:
-                self._outcomes.stored(entry)
-            else:
+        for stored, told in groupby(zip(group, answers, strict=True), key=lambda one: one[1] is None):
+            if stored:
+                self._outcomes.stored([entry for entry, _ in told])
+            for entry, error in () if stored else told:
                 self._outcomes.failed(entry, error)
         self._commit()
 
