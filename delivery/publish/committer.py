@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Protocol
 
 import trio
@@ -105,11 +104,15 @@ class Committer:
         self._metrics.committed(len(group), seconds)
         if not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
-        for stored, told in groupby(zip(group, answers, strict=True), key=lambda one: one[1] is None):
-            if stored:
-                self._outcomes.stored([entry for entry, _ in told])
-            for entry, error in () if stored else told:
-                self._outcomes.failed(entry, error)
+        stored: list[Entry] = []
+        for entry, error in zip(group, answers, strict=True):
+            if error is None:
+                stored.append(entry)
+                continue
+            self._outcomes.stored(stored)
+            stored = []
+            self._outcomes.failed(entry, error)
+        self._outcomes.stored(stored)
         self._commit()
 
 

@@ -1,4 +1,4 @@
-"""What is to be done once at the end of something, however often it is asked for meanwhile: one write for many replies."""
+"""Doing something once, at the end, however often it was asked for: one write for many replies."""
 
 from __future__ import annotations
 
