@@ -104,7 +104,12 @@ class Committer:
         self._metrics.committed(len(group), seconds)
         if not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
-        stored: list[Entry] = []
+        self._tell(group, answers)
+        self._commit()
+
+    def _tell(self, group: Group, answers: Answers) -> None:
+        """Tell all outcomes in their order, those together that are stored."""
+        stored: Group = []
         for entry, error in zip(group, answers, strict=True):
             if error is None:
                 stored.append(entry)
@@ -113,7 +118,6 @@ class Committer:
             stored = []
             self._outcomes.failed(entry, error)
         self._outcomes.stored(stored)
-        self._commit()
 
 
 _STOPPING = "the host is stopping; this was not stored"

@@ -123,7 +123,7 @@ def test_of_a_group_the_readers_of_a_partition_hear_once_and_before_the_publishe
         scene.store.gate = threading.Event()
         begun = [scene.publisher.begin("orders", 0, batch(b"first"))]
         await wait_all_tasks_blocked()
-        begun += [scene.publisher.begin("orders", number % 2, batch(b"%d" % number)) for number in range(6)]
+        begun += [scene.publisher.begin("orders", at, batch(b"next", partition=at)) for at in (0, 1, 0, 1, 0, 1)]
         for pending in begun:
             pending.then(heard.append)
         scene.store.gate.set()
