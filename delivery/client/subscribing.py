@@ -62,12 +62,13 @@ class SubscriptionsFace(ABC):
         """Move a subscription to another place, in all its partitions or in `partitions`; gives the moves.
 
         Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
-        partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
-        what is in its callbacks at that moment is still handled. What is parked is forgotten (docs/retries.md).
-        `dry_run` changes nothing.
+        partition's end means its end, and a time before the first message means that. `force` moves it while a
+        subscriber is attached, which goes on at the new place; what is in its callbacks at that moment is still
+        handled. What is parked is forgotten (docs/retries.md). `dry_run` changes nothing.
 
-        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
-        partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
+        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id behind the last message of
+        all partitions or before the first, and for a time to come, SubscriptionBusy. Nothing has changed then. Say it
+        again after MetadataUnavailable.
         """
         return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
 

@@ -9,7 +9,8 @@ Three more kinds stand between the messages, each alone in its batches, told by 
 
     hoot.stored      a body that is not visible yet; header hoot.tx
     hoot.marker      makes visible all bodies that were stored under its pointer before it; header hoot.tx;
-                     body: per stored batch i64 number of its first message, i32 how many messages
+                     body: per stored batch i64 number of its first message, i32 how many messages. Its batch covers
+                     an id for itself, and one behind that for each of these messages
     hoot.rollback    the messages and markers under a pointer, from one number to another, were rolled back;
                      body: i64 pointer, i64 first number, i64 last number
 

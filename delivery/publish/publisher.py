@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import trio
 
@@ -15,6 +16,7 @@ from delivery.publish.lane import CommitLane, CommitThread
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.publish.permits import Permit, Permits
 from delivery.publish.writer import Clock, Entry, PartitionWriter, wall_clock_ms
+from delivery.rpc.together import together
 from delivery.storage.base import MessageStore
 
 Place = tuple[str, int]
@@ -152,11 +154,15 @@ class Publisher:
 
     # -- what the committer tells (see committer.Outcomes)
 
-    def stored(self, entry: Entry) -> None:
-        """The batch is durable."""
-        outcome = entry.writer.stored(entry)
-        self._metrics.stored(entry.pending.queue, outcome.count, entry.pending.size)
-        self._end(entry.pending, outcome)
+    def stored(self, entries: Sequence[Entry]) -> None:
+        """The batches are durable. What a partition got goes on to its readers as one, and before the replies."""
+        outcomes = [entry.writer.stored(entry) for entry in entries]
+        for writer in dict.fromkeys(entry.writer for entry in entries):
+            writer.announce()
+        with together():
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                self._metrics.stored(entry.pending.queue, outcome.count, entry.pending.size)
+                self._end(entry.pending, outcome)
 
     def failed(self, entry: Entry, error: HootError) -> None:
         """The store could not confirm the batch: nobody knows, and its partition is dropped.

@@ -16,6 +16,7 @@ from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
 from delivery.errors import HootError, InvalidRequest, UnknownOutcome, UnknownQueue
 from delivery.messaging import marks
+from delivery.messaging.groups import is_marker, span_of
 from delivery.messaging.ids import read_start
 from delivery.messaging.names import PARTITION
 from delivery.messaging.polling import Poll, check_limit
@@ -67,7 +68,8 @@ class Exchange:
             await self._writers.check(pointer, self._now_ms())
         if pointer is not None and not bodies:
             group = (await self._ledgers.caught_up(owned)).group(pointer)
-            stored = await self._store(topic, _packed([marks.marker(pointer, group)]), aside=True)
+            marker = encode([marks.marker(pointer, group)], PARTITION, span=span_of(group))
+            stored = await self._store(topic, [marker], aside=True)
         elif pointer is not None:
             stored = await self._store(topic, _packed(marks.published(bodies, pointer)), aside=False)
         else:
@@ -86,8 +88,9 @@ class Exchange:
     async def rollback(self, topic: Topic, record: Published) -> None:
         """Take back what a publish answered with. Twice is fine. Raises what Standings.check_undo raises."""
         what = rollback_of(record)
-        await self._own(topic)
+        owned, _ = await self._own(topic)
         await self._writers.check_undo(what.pointer)
+        what = what._replace(last=await _end_of_group(owned, what.last))
         await self._store(topic, _packed([marks.rolled_back(what)]), aside=True)
 
     async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
@@ -119,6 +122,14 @@ class Exchange:
                     raise UnknownOutcome(f"not all of the messages may be stored: {error.message}") from error
                 raise
         return stored
+
+
+async def _end_of_group(owned: OwnedPartition, last: int) -> int:
+    """The id of the last message of the group whose marker has the id `last`; `last` itself where there is none."""
+    chunk = await owned.read_stored(last - 1, 1)
+    if chunk is None or not chunk.headers or chunk.headers[0].base_id != last:
+        return last
+    return chunk.headers[0].last_id if is_marker(chunk.headers[0], chunk.data) else last
 
 
 def _packed(rows: Sequence[Row]) -> list[bytes]:
