@@ -43,8 +43,10 @@ class Conversation:
         self._app, self._socket = app, socket
         self._wire = Wire(HEAD_BYTES_MAX)
         self._method = ""
+        self._idle = False
+        """Whether a request is waited for."""
         self._idle_since: float | None = None
-        """Since when a request is waited for."""
+        """Since when it was seen waiting for this one."""
         self._start: Message | None = None
         """The beginning of an answer, which is sent together with the first bytes of its body."""
         self._begun = False
@@ -65,8 +67,10 @@ class Conversation:
 
     def look(self, now: float) -> None:
         """Close the connection if it has waited for a request for too long. To be called every now and then."""
-        if self._idle_since is not None and now - self._idle_since > HEAD_SECONDS:
-            self._socket.close()
+        if self._idle:
+            self._idle_since = self._idle_since or now
+            if now - self._idle_since > HEAD_SECONDS:
+                self._socket.close()
 
     async def _answer(self, head: Head) -> None:
         try:
@@ -80,7 +84,7 @@ class Conversation:
 
     async def _head(self) -> Head | None:
         """The next request; None where none comes."""
-        self._idle_since = trio.current_time()
+        self._idle = True
         try:
             while (head := self._wire.head()) is None and not self._wire.ended:
                 await self._read()
@@ -88,7 +92,7 @@ class Conversation:
             await self._say(error.status, str(error).encode("ascii", "replace"))
             return None
         finally:
-            self._idle_since = None
+            self._idle, self._idle_since = False, None
         return head
 
     def _begin(self, head: Head) -> Scope:
