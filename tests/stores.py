@@ -102,7 +102,7 @@ class FaultyDisk(Disk):
         self.syncs = 0
         self.calls = 0
 
-    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int) -> int:
+    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int, *, synced: bool = False) -> int:
         self.calls += 1
         limit = min((each for each in (self.room, self.step) if each is not None), default=None)
         if limit is not None:
@@ -110,13 +110,18 @@ class FaultyDisk(Disk):
                 raise OSError(28, "No space left on device")
             data = b"".join(parts)[:limit]
             parts = [data]
-        written = super().write_some(fd, parts, offset)
+        written = super().write_some(fd, parts, offset, synced=synced)
+        if synced:
+            self._synced()
         if self.room is not None:
             self.room -= written
         return written
 
     def sync(self, fd: int) -> None:
+        self._synced()
+        super().sync(fd)
+
+    def _synced(self) -> None:
         self.syncs += 1
         if self.failing_sync:
             raise OSError(5, "Input/output error")
-        super().sync(fd)

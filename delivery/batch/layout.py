@@ -48,6 +48,7 @@ from delivery.errors import CorruptRecord
 MAGIC: Final = b"HooB"
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
+FLAGS_AT: Final = 5
 BATCH_BYTES_MAX: Final = 12 * 1024 * 1024
 """Larger batches are refused everywhere; it holds the largest body, its key and its headers."""
 BATCH_COUNT_MAX: Final = 65536

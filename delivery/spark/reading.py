@@ -84,10 +84,13 @@ def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None
     after = span.after
     while after < span.until:
         reply = _read(hosts, options, span, after, view)
-        for at, header in headers_in(reply.batches):
-            if header.base_id <= span.until:
-                batch = open_batch(bytes(reply.batches[at : at + header.length]), header)
-                yield to_arrow(batch, span.queue, options.columns, after, span.until)
+        batches = [
+            open_batch(bytes(reply.batches[at : at + header.length]), header)
+            for at, header in headers_in(reply.batches)
+            if header.base_id <= span.until
+        ]
+        if batches:
+            yield to_arrow(batches, span.queue, options.columns, after, span.until)
         if reply.position <= after and view is not None:
             raise MetadataUnavailable(  # a manager that was taken over from has told what is committed
                 f"a transaction that holds up {span.queue}/{span.partition} has come up since the read was planned"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from delivery.batch import headers_in, open_batch
+from delivery.batch import headers_in, open_batch, select
+from delivery.batch.encode import Row
 from delivery.errors import Fenced, StorageUnavailable
-from delivery.model import QueueSettings
+from delivery.filters import Filter, Topics
+from delivery.filters.explaining import row_of
+from delivery.model import Message, QueueSettings, encode_headers
 from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, headers_of, messages_of, sized, store_all
-from tests.strategies import times
+from tests.strategies import stamped, times
 
 Host = Callable[[], MessageStore]
 KEEP = QueueSettings()
@@ -158,6 +162,47 @@ def test_what_is_refused_may_be_left_out_and_everything_else_comes(
     assert [one for one in read if one[0] not in refused] == [one for one in every if one[0] not in refused]
     assert set(read) <= set(every)
     assert position == max(after, 10 * len(shape))
+
+
+def test_who_reads_some_topics_gets_all_of_them_and_knows_how_far_that_looked(store: MessageStore) -> None:
+    """Batches of one topic, of some, of many, with keys and without; a seal in the midst of them."""
+    store_all(store, [_of_topics(first, epoch=1) for first in range(1, 400, 40)])
+    store.open(KEY, 2, KEEP)
+    store_all(store, [_of_topics(first, epoch=2) for first in range(401, 800, 40)])
+    everything = messages_of(store)
+    for asked in ("t1", "t0 t7", "t*", "never", "hit", "t1 hit t2", "*"):
+        chosen = Filter(Topics(tuple(asked.split())))
+        wanted = [message for message in everything if chosen.takes(row_of(message))]
+        for bytes_max in (1, 400, 1 << 20):
+            assert _taken(store, chosen, bytes_max) == (wanted, store.bounds(KEY).last_id), asked
+
+
+def _taken(store: MessageStore, chosen: Filter, bytes_max: int) -> tuple[list[Message], int]:
+    """What a filter takes of a partition, and the last id that was looked at."""
+    found: list[Message] = []
+    after = 0
+    while (chunk := store.read(KEY, after, bytes_max, chosen.refuses)) is not None:
+        assert chunk.last_id > after
+        assert [header for _, header in headers_in(chunk.data)] == list(chunk.headers)
+        for at, header in headers_in(chunk.data):
+            part = select(header, chunk.data[at : at + header.length], chosen)
+            found += [] if part is None else open_batch(part).messages(KEY.queue)
+        after = chunk.last_id
+    return found, after
+
+
+def _of_topics(first_id: int, *, epoch: int) -> Append:
+    """Up to 30 messages, as their first id says."""
+    draw = random.Random(first_id)
+    topics = draw.choice([["hit"], ["none"], ["hit", "none"], [f"t{number}" for number in range(20)]])
+    keys: list[bytes | None] = draw.choice([[None], [None, b"", b"key"]])
+    blocks = draw.choice([[b""], [b"", encode_headers({"h": b"1"})]])
+    rows: list[Row] = [
+        (draw.randbytes(9), draw.choice(keys), draw.choice(topics), draw.choice(blocks))
+        for _ in range(draw.randint(1, 30))
+    ]
+    header, data = stamped(rows, first_id, epoch=epoch, partition=KEY.partition)
+    return Append(KEY, epoch, header, data, "fsync")
 
 
 # -- what a producer sent before ------------------------------------------------------------------------------------
