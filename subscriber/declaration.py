@@ -111,6 +111,8 @@ class Declaration:
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
+        if manual not in (True, False):
+            raise InvalidRequest(f"manual is True or False, not {str(manual)[:40]!r}")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
         made = Subscription(
             self.name, request, (*self._everywhere, *given), check_where(where), manual=manual,

@@ -35,10 +35,10 @@ class Batch:
     """Messages of one partition on their way, and later what became of them. `rows` is emptied when settled."""
 
     __slots__ = ("_callbacks", "_event", "base_id", "count", "deadline", "due", "durability", "error", "partition",
-                 "rows", "settled", "size")  # fmt: skip
+                 "pointer", "rows", "settled", "size")  # fmt: skip
 
-    def __init__(self, partition: int, due: float, deadline: float) -> None:
-        self.partition = partition
+    def __init__(self, partition: int, due: float, deadline: float, pointer: int = 0) -> None:
+        self.partition, self.pointer = partition, pointer
         self.rows = Rows()
         self.size = 0
         """Bytes that count against the publisher's buffer, a grant's included."""

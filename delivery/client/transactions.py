@@ -157,7 +157,8 @@ class Transaction:
             raise TransactionInvalid(f"the time of transaction {self.pointer} is over")
         for queue, messages in self._messages.items():
             self._published |= {(queue, one.partition) for one in messages if one.partition is not None}
-            self._queue_of(queue).put_many(messages, timeout=min(left, PUBLISH_SECONDS_MAX))
+            timeout = min(left, PUBLISH_SECONDS_MAX)
+            self._queue_of(queue).put_of_transaction(self.pointer, messages, timeout=timeout)
 
     def _commit(self) -> None:
         changes = self._changes.union(*(participant.changes() for participant in self._participants))
