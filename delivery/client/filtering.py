@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -17,14 +17,15 @@ from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
 from delivery.metastore.groups import check_kind
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
 from delivery.model import Isolation, Message, check_isolation, check_partition
 from delivery.rpc.protocol import load_idl
 
-Refusal = Literal["partition", "start", "topics", "filter"]
+Refusal = Literal["partition", "start", "replay", "topics", "filter"]
+Passing = Literal["newest", "bound"]
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -32,9 +33,17 @@ class Explained(msgspec.Struct, frozen=True):
 
     message: Message
     refused_by: Refusal | None
-    """`partition`: it does not read this one; `start`: it began behind the message. None when it takes the message."""
+    """`partition`: it does not read this one; `start`: it began behind the message; `replay`: it ends before that. None
+    when it takes the message.
+    """
     acknowledged: bool
     """Whether the subscription is past it: what is changed now counts for it no more."""
+    parked: ParkedKey | None
+    """With what it is parked (docs/retries.md), as that was saved last."""
+    passed_by: Passing | None
+    """What may have let the subscription pass it undelivered: that it began with the `newest` message of each key, or a
+    `bound`, beyond which the message is by now.
+    """
     rules: tuple[Part, ...]
     """Its topics and its filter, all of which must hold, and what their parts came to."""
 
@@ -87,7 +96,15 @@ class Filtering:
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
             )
-        return [explained(record, one, _reached(states.get(one.partition), one)) for one in found]
+        return [explained(record, one, states.get(one.partition), self._behind(record, one)) for one in found]
+
+    def _behind(self, record: SubscriptionRecord, message: Message) -> int:
+        """How many messages lie behind one, if that matters."""
+        if not record.bound:
+            return 0
+        end = self._calls.call(record.queue, message.partition, "partitionInfo", record.queue, message.partition).lastId
+        place = (record.queue, message.partition, message.number, max(end, message.number))
+        return int(self._calls.call(record.queue, message.partition, "countMessages", *place))
 
     def _read(self, queue: str, partition: int, number: int) -> Message | None:
         request = load_idl("delivery").ReadRequest(
@@ -100,21 +117,31 @@ class Filtering:
         return None
 
 
-def _reached(state: SubscriptionState | None, message: Message) -> int:
-    return 0 if state is None else state.reached(message.key, message.number)
-
-
-def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:
-    """Why a subscription takes a message or not; `position` is how far it has come in its partition."""
+def explained(
+    record: SubscriptionRecord, message: Message, state: SubscriptionState | None, behind: int = 0
+) -> Explained:  # fmt: skip
+    """Why a subscription takes a message or not; `state` is that of its partition, `behind` how much lies behind it."""
     row = row_of(message)
     rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
-    refused: Refusal | None = None
+    refused = _refusal(record, message, rules)
+    parked = next((one for one in state.parked if message.number in one.ids), None) if state is not None else None
+    past = state is not None and parked is None and message.number <= state.reached(message.key, message.number)
+    return Explained(message, refused, past, parked, _passing(record, message, behind) if past else None, rules)
+
+
+def _refusal(record: SubscriptionRecord, message: Message, rules: Sequence[Part]) -> Refusal | None:
     if message.partition not in record.starts:
-        refused = "partition"
-    elif message.number <= record.starts[message.partition]:
-        refused = "start"
-    elif record.topics and not rules[0].value:
-        refused = "topics"
-    elif record.filter is not None and not rules[-1].value:
-        refused = "filter"
-    return Explained(message, refused, message.number <= position, rules)
+        return "partition"
+    if message.number <= record.starts[message.partition]:
+        return "start"
+    if record.replay is not None and message.number > record.replay.end(message.partition):
+        return "replay"
+    if record.topics and not rules[0].value:
+        return "topics"
+    return "filter" if record.filter is not None and not rules[-1].value else None
+
+
+def _passing(record: SubscriptionRecord, message: Message, behind: int) -> Passing | None:
+    if message.key is not None and message.number <= record.newest.get(message.partition, 0):
+        return "newest"
+    return "bound" if record.bound and behind >= record.bound else None
