@@ -8,15 +8,27 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise, repeat
 from struct import Struct
+from typing import NamedTuple
 
 from delivery.batch import layout
 from delivery.batch.encode import Columns
 from delivery.batch.layout import HEADER_BYTES, Header, check_payload, peek
 from delivery.errors import CorruptRecord
-from delivery.model import Message
+from delivery.model import ASIDE, Message
 
 _GROUP = 256
 """Blobs of equal length are split this many at a time: one cached Struct serves every batch with that length."""
+
+
+class Stored(NamedTuple):
+    """Byte strings as they lie in a batch, one after another."""
+
+    data: bytes
+    """Of the whole batch."""
+    at: int
+    lengths: array[int]
+    presence: array[int] | None = None
+    """1 where there is one, with a length of 0 where there is none; None where all are there."""
 
 
 def open_batch(data: bytes, header: Header | None = None) -> Batch:
@@ -80,6 +92,11 @@ class Batch:
         """The longest header block in bytes, 0 without headers."""
         return max(self._blocks[1]) if self._blocks else 0
 
+    @property
+    def block_area(self) -> bytes:
+        """All header blocks, one after another."""
+        return self._data[self._blocks[0] : self._bodies_at] if self._blocks else b""
+
     def ids(self) -> Sequence[int]:
         """The id number of each message, rising."""
         base = self.header.base_id
@@ -122,6 +139,18 @@ class Batch:
         bodies = _pick(self._data, self._bodies_at, self._body_lengths, places)
         positions = places if self.positions is None else [self.positions[place] for place in places]
         return Columns([topics[index[place]] for place in places], keys, blocks, bodies, positions)
+
+    def stored_keys(self) -> Stored | None:
+        """The keys, None when no message has one."""
+        return None if self._keys is None else Stored(self._data, *self._keys)
+
+    def stored_blocks(self) -> Stored | None:
+        """The header blocks, None when no message has one."""
+        return None if self._blocks is None else Stored(self._data, *self._blocks)
+
+    def stored_bodies(self) -> Stored:
+        """The bodies."""
+        return Stored(self._data, self._bodies_at, self._body_lengths)
 
     def keys(self) -> Sequence[bytes | None]:
         """The key of each message, None for none."""
@@ -185,7 +214,7 @@ class Batch:
         if self._topic_index is not None and _is_beyond(self._topic_index, len(self.topics)):
             raise CorruptRecord("a message of a batch names a topic that its dictionary lacks")
         if self.positions is None:
-            if self.header.span != count:
+            if self.header.span != count and not self.topics[0].startswith(ASIDE):
                 raise CorruptRecord("a batch without gaps covers more ids than it has messages")
         elif self.positions[-1] >= self.header.span or any(a >= b for a, b in pairwise(self.positions)):
             raise CorruptRecord("the id places of a batch do not rise within its span")

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from delivery.client.admin import Admin
-from delivery.client.filtering import Explained, change
+from delivery.client.explaining import Explained
+from delivery.client.filtering import change
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
 from delivery.client.replays import Stretch
@@ -31,6 +32,10 @@ class SubscriptionsFace(ABC):
     @abstractmethod
     def _open(self) -> Admin:
         """Raises Closed."""
+
+    @abstractmethod
+    def _committed(self) -> bytes:
+        """What of transactions is committed now."""
 
     def subscriptions(self, queue: str) -> list[str]:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
@@ -185,7 +190,7 @@ class SubscriptionsFace(ABC):
         Raises UnknownQueue, UnknownSubscription, UnknownPartition; InvalidRequest when no partition holds the message;
         CorruptRecord for a message that is damaged.
         """
-        return self._open().explain(queue, name, message, partition)
+        return self._open().explain(queue, name, message, partition, self._committed)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 import trio
 
+from delivery import logs
 from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter, DeadLetters
 from delivery.dispatch.holding import batch_of
@@ -17,7 +17,7 @@ from delivery.errors import HootError
 from delivery.ids import MessageId
 from delivery.model import Message
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class Morgue:

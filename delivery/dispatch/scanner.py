@@ -66,8 +66,7 @@ class MessageScanner:
         self._after = 0
         self._reach = push_bytes
         """How much is read at once: more while little of it is wanted."""
-        self._refuses: Refuses | None = None
-        """Once the filter has refused a whole batch: what is like it need not be read."""
+        self._refuses = None if wanted is None else wanted.refuses
         self.reading_since: float | None = None
         """By the monotonic clock, while the partition is being read."""
         self._resting: trio.lowlevel.Task | None = None
@@ -159,8 +158,6 @@ class MessageScanner:
                 kept.append(part)
                 messages += _count(part)
                 end = header.last_id
-            else:
-                self._refuses = wanted.refuses
         return _laid_out(chunk, kept, messages, end)
 
 

@@ -36,7 +36,6 @@ class Filter:
         """Whether messages may have to be evaluated one by one, which takes microseconds for each."""
         self._judge = judge(rule)
         self._of_batch = lru_cache(_DECISIONS_KEPT)(self._decide_batch)
-        self._refused: set[tuple[bytes, int, int]] = set()
         self._of_topic = lru_cache(_DECISIONS_KEPT)(self._decide_topic)
 
     def __repr__(self) -> str:
@@ -44,19 +43,11 @@ class Filter:
 
     def decide(self, header: Header, dictionary: bytes) -> bool | None:
         """Whether it takes all messages or none of a batch; None when that must be looked at one by one."""
-        shape = (dictionary, header.flags & (KEYS | HEADERS), header.partition)
-        decided = self._of_batch(*shape)
-        if decided is False and len(self._refused) < _DECISIONS_KEPT:
-            self._refused.add(shape)
-        return decided
+        return self._of_batch(dictionary, header.flags & (KEYS | HEADERS), header.partition)
 
     def refuses(self, header: Header, dictionary: bytes) -> bool:
-        """Whether it takes nothing of a batch of which only this much was read, from any thread.
-
-        The checksum over a dictionary is that of the payload. So this says yes only to one that was in a batch read as
-        a whole before: a dictionary in which a bit has fallen over is not among these, and its damage is found.
-        """
-        return (dictionary, header.flags & (KEYS | HEADERS), header.partition) in self._refused
+        """Whether it takes nothing of a batch of which only this much is known. From any thread."""
+        return self.decide(header, dictionary) is False
 
     def choose(self, batch: Batch) -> Sequence[int]:
         """The places of the messages that it takes, rising."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from delivery.client import Client, NewMessage
-from delivery.client.filtering import Explained
+from delivery.client.explaining import Explained
 from delivery.testing import Engine
 from subscriber import Message, RetryPolicy
 
