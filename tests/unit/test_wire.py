@@ -94,7 +94,7 @@ def request(
 names = st.from_regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,8}", fullmatch=True).map(lambda name: f"x{name}")
 values = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=10)
 requests = st.builds(
-    request, st.sampled_from(["GET", "POST", "PUT", "x-y"]), st.from_regex(r"[!-~]{0,9}", fullmatch=True),
+    request, st.sampled_from(["GET", "POST", "PUT", "M-SEARCH"]), st.from_regex(r"[!-~]{0,9}", fullmatch=True),
     st.lists(st.tuples(names, values), max_size=4), st.none() | st.lists(st.binary(max_size=40), max_size=4),
     pieces=st.booleans(),
 )  # fmt: skip
@@ -128,6 +128,10 @@ def test_nothing_is_taken_for_a_request_that_h11_refuses(
     ("data", "status"),
     [
         (b"POST  / HTTP/1.1\r\nHost: h\r\n\r\n", 400), (b"POST / HTTP/2.0\r\nHost: h\r\n\r\n", 400),
+        (b"POST /  HTTP/1.1\r\nHost: h\r\n\r\n", 400), (b"POST / HTTP/1.1 \r\nHost: h\r\n\r\n", 400),
+        (b"\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400), (b"GET /\x80 HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400), (b"GET / RTSP/1.0\r\n\r\n", 400),
+        (b"SOURCE / ICE/1.0\r\n\r\n", 400), (b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n", 501),
         (b"\x16\x03\x01\r\n\r\n", 400), (b"GET / HTTP/1.1\n\n", 400), (b"GET / HTTP/1.1\r\n\r\n", 400),
         (ASKED + b"Host: other\r\n\r\n", 400), (ASKED + b" folded\r\n\r\n", 400), (ASKED + b"a : b\r\n\r\n", 400),
         (ASKED + b"a: \x00\r\n\r\n", 400), (ASKED + b"a: b\nc: d\r\n\r\n", 400), (ASKED + b"a: b\rc\r\n\r\n", 400),
@@ -136,11 +140,16 @@ def test_nothing_is_taken_for_a_request_that_h11_refuses(
         (ASKED + b"Content-Length: \xb2\r\n\r\n", 400),
         (ASKED + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (ASKED + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (ASKED + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (ASKED + b"a: " + bytes(b"x" * HEAD_MAX), 431), (ASKED, 400),
         (ASKED + b"Content-Length: 3\r\n\r\nab", 400), (ASKED + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", 400),
         (ASKED + b"Transfer-Encoding: chunked\r\n\r\n1\r\nab0\r\n\r\n", 400),
+        (ASKED + b"Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", 400),
+        (ASKED + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n", 400),
+        (ASKED + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % 2**64, 400),
         (ASKED + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 2000, 400),
+        (ASKED + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * HEAD_MAX, 431),
         (ASKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\na: " + b"x" * HEAD_MAX, 431),
         (ASKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\nnothing\r\n\r\n", 400),
     ],
@@ -160,6 +169,42 @@ def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
     with pytest.raises(Unreadable) as refused:
         read()
     assert refused.value.status == status
+
+
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+IN_PIECES = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("upgrade", [b"", UPGRADE], ids=["", "upgrade"])
+@pytest.mark.parametrize(
+    ("rest", "body"),
+    [
+        (b"\r\n", b""), (b"Content-Length: 3\r\n\r\nabc", b"abc"), (IN_PIECES + b"0\r\n\r\n", b""),
+        (IN_PIECES + b"1;a=b\r\na\r\n2\r\nbc\r\n0\r\nd: e\r\n\r\n", b"abc"),
+        (IN_PIECES + b"8\r\n\r\n\r\n\r\n\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n", b"\r\n" * 6),
+    ],
+)  # fmt: skip
+def test_nothing_of_the_next_request_is_taken_and_an_upgrade_is_not_made(
+    upgrade: bytes, rest: bytes, body: bytes
+) -> None:
+    asked, following = ASKED + upgrade + rest, b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
+    assert by_h11([asked, b""])[0].body == body
+    for place in range(len(asked)):
+        found, wrong = by_wire(cut(asked + following, [place]))
+        assert ([(one.target, one.body) for one in found], wrong) == ([(b"/a?b", body), (b"/next", b"")], False)
+
+
+def test_a_body_in_pieces_is_given_as_it_comes() -> None:
+    wire = Wire(HEAD_MAX)
+    wire.receive(ASKED + b"Expect: 100-continue\r\n" + IN_PIECES)
+    assert wire.head() is not None
+    assert (wire.body(), wire.expects, wire.complete) == (None, True, False)
+    found = b""
+    for _ in range(3):
+        wire.receive(b"400\r\n" + bytes(1024) + b"\r\n")
+        found += wire.body() or b""
+        assert (len(found) % 1024, wire.expects, wire.complete) == (0, False, False)
+    assert found == bytes(3 * 1024)
 
 
 @pytest.mark.parametrize("body", [[], [b"abc"], [b"a", b"", b"bc" * 1000]])
