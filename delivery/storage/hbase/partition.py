@@ -182,7 +182,7 @@ class Partition:
         if message_id >= held.last_id:
             return held.messages
         following = next(self.place.counting(held, message_id + 1, page=1), None)
-        return held.rank(message_id, following)
+        return held.rank(message_id, None if following is None else following[0])
 
     def _explain(self, error: Incomplete) -> None:
         """Say why a batch that counts is not whole: a newer owner trimmed it, or it is damaged."""
@@ -216,7 +216,7 @@ class Partition:
     def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> tuple[Mark, bool]:
         """From where on batches stay, and whether HBase removes all before that by itself."""
         by_itself = True
-        for head in self.place.counting(held, held.kept.id):
+        for head, _ in self.place.counting(held, held.kept.id):
             if not _goes(head, held, settings, now_ms, until):
                 self._oldest = head
                 return Mark(head.header.base_id, head.messages_before, head.bytes_before), by_itself
