@@ -65,9 +65,9 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 	$(BIN)/ruff format
 
 # In the order of the folders the many short unit tests come last, and no worker has a long file left when the others end.
+# How many workers there are and what is not to be divided between them stands in tests/workers.py.
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		$(TEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --no-loadscope-reorder $(TEST_ARGS)
 
 nightly: $(STAMP) ## the long runs: many seeds and examples, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
@@ -92,7 +92,7 @@ hbase-stop: $(STAMP) ## end it
 test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end themselves
 	$(BIN)/python -m pytest -m "hbase and not nightly" --timeout 600 $(TEST_ARGS)
 
-demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
+demo: $(STAMP) ## 336,776 flights through kills and restarts, archived, replayed, audited (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)
 
 bench: $(STAMP) ## measure, against the last recorded run (BENCH_ARGS="latency --rate 1000" RECORD=1)

@@ -153,7 +153,7 @@ async def _read_once(
 ) -> tuple[int, bytes]:  # fmt: skip
     """(everything up to here was looked at, the batches wanted of it)."""
     complete = owned.watermark
-    chunk = await owned.read(after, bytes_max, refuses)
+    chunk = await (owned.read_stored if asides else owned.read)(after, bytes_max, refuses)
     if chunk is None:
         return max(after, min(complete, until)), b""
     headers = [header for header in chunk.headers if header.base_id <= until]

@@ -103,19 +103,24 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
 
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200)), min_size=1, max_size=40),
+    shape=st.lists(
+        st.tuples(
+            st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200), st.sampled_from([0, 0, 0, 1, 100, 70_000])
+        ),
+        min_size=1, max_size=40,
+    ),
     data=st.data(),
-)
+)  # fmt: skip
 def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
-    host: Host, shape: list[tuple[int, int, int]], data: st.DataObject
+    host: Host, shape: list[tuple[int, int, int, int]], data: st.DataObject
 ) -> None:
-    """Batches of many sizes, with gaps between the ids, over several segments."""
+    """Batches of many sizes, with gaps between the ids and ids behind their messages, over several segments."""
     store = host()
     key = PartitionKey("any", f"g{next(generations)}", 0)
     store.open(key, 1, KEEP)
     base, group = 0, []
-    for gap, size, count in shape:
-        group.append(sized(base + gap, size, key=key, count=count))
+    for gap, size, count, spare in shape:
+        group.append(sized(base + gap, size, key=key, count=count, spare=spare))
         base = group[-1].header.last_id
         store_all(store, group[-1:])
     ids = [number for item in group for number in open_batch(item.batch).ids()]
@@ -124,6 +129,9 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
         assert store.count(key, after, until) == sum(after < number <= until for number in ids)
         limit = data.draw(st.integers(1, 20_000))
         assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
+    store.release(key)
+    assert store.open(key, 2, KEEP).last_id == base
+    assert headers_of(store, key) == [item.header for item in group]
 
 
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])

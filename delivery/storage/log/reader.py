@@ -94,7 +94,7 @@ class Reader:
         at, before = self._files.index(segment).find(message_id)
         for _, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
-                return before + max(0, message_id - header.base_id + 1)
+                return before + min(max(0, message_id - header.base_id + 1), header.count)
             before += header.count
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 
