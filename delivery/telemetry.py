@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link
 
 Attributes = dict[str, str | int]
+Published = Callable[[int, float, BaseException | None], None]
+"""To be told of a batch: its messages, the seconds from the first `put` to the outcome, why none of it is stored."""
 CONTEXT: Final = ("traceparent", "tracestate")
 """The headers that carry a context, by the W3C."""
 SYSTEM: Final = "hoot"
@@ -47,8 +49,12 @@ class Telemetry:
 
         meter = metrics.get_meter(SYSTEM)
         self._tracer, self._propagator = trace.get_tracer(SYSTEM), TraceContextTextMapPropagator()
+        self._operations = meter.create_histogram(
+            "messaging.client.operation.duration", "s", "Of publishing, from the put to the outcome, and of answering",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )  # fmt: skip
         self._sent = meter.create_counter(
-            "messaging.client.sent.messages", "{message}", "Messages that were handed to be published"
+            "messaging.client.sent.messages", "{message}", "Messages whose publishing had an outcome"
         )
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that were handed to callbacks"
@@ -57,21 +63,26 @@ class Telemetry:
             "messaging.process.duration", "s", "Of callbacks", explicit_bucket_boundaries_advisory=_BUCKETS
         )
 
-    def outgoing(self, queue: str) -> Callable[[Mapping[str, bytes] | None], Mapping[str, bytes] | None]:
-        """To be called with the headers of each message: gives them with the current context, if a span records."""
+    def carry(self, headers: Mapping[str, bytes] | None) -> Mapping[str, bytes] | None:
+        """The headers of a message with the current context, if a span records."""
         from opentelemetry import trace
 
+        if not trace.get_current_span().is_recording() or (headers is not None and CONTEXT[0] in headers):
+            return headers
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier)
+        return {**(headers or {}), **{name: value.encode() for name, value in carrier.items()}}
+
+    def published(self, queue: str) -> Published:
+        """To be told of what was published to a queue, batch by batch."""
         attributes = {**_about(queue, "send"), "messaging.operation.type": "send"}
 
-        def carry(headers: Mapping[str, bytes] | None) -> Mapping[str, bytes] | None:
-            self._sent.add(1, attributes)
-            if not trace.get_current_span().is_recording() or (headers is not None and CONTEXT[0] in headers):
-                return headers
-            carrier: dict[str, str] = {}
-            self._propagator.inject(carrier)
-            return {**(headers or {}), **{name: value.encode() for name, value in carrier.items()}}
+        def settled(messages: int, seconds: float, error: BaseException | None) -> None:
+            told = attributes if error is None else {**attributes, "error.type": type(error).__qualname__}
+            self._sent.add(messages, told)
+            self._operations.record(seconds, told)
 
-        return carry
+        return settled
 
     @contextmanager
     def process(self, subscription: str, messages: Sequence[Message]) -> Iterator[Callable[[BaseException], None]]:
@@ -108,12 +119,13 @@ class Telemetry:
                 self._consumed.add(len(messages), counted)
 
     def settle(self, queue: str, subscription: str, partition: int, *, acknowledged: bool) -> None:
-        """A push was answered."""
+        """A push was answered, which takes no time: nobody waits for it."""
         from opentelemetry import trace
 
         name = "ack" if acknowledged else "nack"
         attributes = _received(queue, subscription, partition, name) | {"messaging.operation.type": "settle"}
         self._tracer.start_span(f"{name} {queue}", kind=trace.SpanKind.CLIENT, attributes=attributes).end()
+        self._operations.record(0.0, {name: value for name, value in attributes.items() if name not in _OF_ONE})
 
     def _context_of(self, message: Message) -> Context | None:
         """Of whoever published it."""

@@ -167,7 +167,7 @@ def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Wanted | None, *,
         return data if asides else without_asides(data, headers)[0]
     kept, at = [], 0
     for header in headers:
-        part = select(header, chunk.data[at : at + header.length], wanted)
+        part = select(header, chunk.data, wanted, at)
         at += header.length
         if part is not None:
             kept.append(part)

@@ -44,18 +44,22 @@ def open_batch(data: bytes, header: Header | None = None) -> Batch:
 
 
 class Batch:
-    """A view into one batch whose checksums are right. Sections are located and added up, messages are not made yet."""
+    """A view into one batch whose checksums are right, which was looked at before.
+
+    Sections are located and added up, messages are not made yet.
+    """
 
     __slots__ = (
-        "_blocks", "_bodies_at", "_body_lengths", "_data", "_keys", "_topic_index", "header", "positions", "topics",
+        "_blocks", "_bodies_at", "_body_lengths", "_data", "_end", "_keys", "_topic_index", "header", "positions",
+        "topics",
     )  # fmt: skip
 
-    def __init__(self, header: Header, data: bytes) -> None:
-        """Locate the sections. Raises CorruptRecord when they do not add up to the batch."""
+    def __init__(self, header: Header, data: bytes, at: int = 0) -> None:
+        """Locate the sections of the batch that begins at `at`. Raises CorruptRecord when they do not add up to it."""
         self.header = header
-        self._data = data
+        self._data, self._end = data, at + header.length
         count, flags = header.count, header.flags
-        self.topics, at = self._dictionary(HEADER_BYTES)
+        self.topics, at = self._dictionary(at + HEADER_BYTES)
         self._topic_index, at = self._index_column(at, flags & layout.TOPICS)
         self.positions, at = self._column("I", 4, at, flags & layout.SPARSE)
         presence, at = self._column("B", 1, at, flags & layout.NULL_KEYS)
@@ -69,7 +73,7 @@ class Batch:
         self._blocks = None if block_lengths is None else (at, block_lengths)
         at += _total(block_lengths)
         self._bodies_at = at
-        if at + _total(body_lengths) != header.length:
+        if at + _total(body_lengths) != self._end:
             raise CorruptRecord("the columns of a batch do not add up to its length")
         self._check_indexes(count)
 
@@ -194,7 +198,7 @@ class Batch:
         if not present:
             return None, at
         end = at + width * self.header.count
-        if end > self.header.length:
+        if end > self._end:
             raise CorruptRecord("a column of a batch runs past its end")
         column = array(kind, self._data[at:end])
         if sys.byteorder == "big":  # pragma: no cover - no such machine in CI

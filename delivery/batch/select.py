@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final, Protocol
 
-from delivery.batch.decode import Batch, open_batch
+from delivery.batch.decode import Batch
 from delivery.batch.encode import assemble
 from delivery.batch.layout import HEADER_BYTES, Header
 from delivery.model import ASIDE
@@ -51,22 +51,24 @@ def without_asides(data: bytes, headers: Sequence[Header]) -> tuple[bytes, Seque
     return b"".join(data[at : at + header.length] for header, at in kept), [header for header, _ in kept]
 
 
-def select(header: Header, data: bytes, wanted: Wanted) -> bytes | None:
-    """The messages of the batch that are wanted: `data` itself if all are, None if none is.
+def select(header: Header, data: bytes, wanted: Wanted, at: int = 0) -> bytes | None:
+    """The messages of the batch that begins at `at` that are wanted: as they are if all are, None if none is.
 
     The header and the dictionary behind it decide for most batches; only one that holds both kinds is opened and
-    packed anew.
+    packed anew. Its checksum is not looked at again: whoever gave it has, when it was read or published.
     """
-    if is_aside(header, data):
+    if is_aside(header, data, at):
         return None
-    decided = wanted.decide(header, dictionary_in(header, data))
-    if decided is not None:
-        return data if decided else None
-    batch = open_batch(data, header)
-    places = wanted.choose(batch)
-    if len(places) == header.count:
-        return data
-    return _repack(batch, places) if places else None
+    decided = wanted.decide(header, dictionary_in(header, data, at))
+    if decided is None:
+        batch = Batch(header, data, at)
+        places = wanted.choose(batch)
+        decided = len(places) == header.count
+        if places and not decided:
+            return _repack(batch, places)
+    if not decided:
+        return None
+    return data if len(data) == header.length else data[at : at + header.length]
 
 
 def topics_in(dictionary: bytes) -> list[str]:

@@ -2,7 +2,7 @@
 
 After a write is durable the log reads the partition's epoch in the memory that the hosts of a data folder share
 (storage/log/epochs.py). That cannot be switched off, so its cost is measured in its place: of two appends in turn one
-is timed from outside, and in the other the disk takes the same look once more, right behind the write or flush, with
+is timed from outside, and in the other the disk takes the same look once more, right behind the write, with
 caches as cold as the log's own look finds them, and times it alone. An append without is the difference of the medians.
 """
 
@@ -37,7 +37,7 @@ class Gauge(Disk):
 
     def __init__(self) -> None:
         self.epochs: Epochs | None = None
-        """Where to look after each write and flush; None for not at all."""
+        """Where to look after each write; None for not at all."""
         self.look_ns = 0
         """What the last look took, the clock's own time taken off."""
 

@@ -1,9 +1,10 @@
 """`hoot subscription update` and `explain`: what a subscription takes, and why it took a message or did not.
 
 The JSON form of an explanation is `{queue, subscription, message, explanations}`, and per partition that holds a
-message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, rules}`, where `waits_for` is a
-transaction in progress or null. A rule and each of its parts is `{text, value, error, parts}`; `value` is null where it
-could not be evaluated, and `error` says why.
+message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, parked, passed_by, rules}`, where
+`waits_for` is a transaction in progress or null, and `parked` null or `{failures, last_error}` of the key that waits. A
+rule and each of its parts is `{text, value, error, parts}`; `value` is null where it could not be evaluated, and
+`error` says why.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ Partition = Annotated[
     typer.Option("--partition", "-p", min=0, metavar="N", show_default="all that hold it", help="Of the message."),
 ]
 
+_PASSED = {
+    "newest": ", and may not have delivered it: it began with the newest message of each key",
+    "bound": ", and may not have delivered it: only the newest ones matter (bound), and this is none of them",
+}
 _REASONS = {
     "partition": "the subscription does not read this partition",
     "start": "the subscription began behind it",
+    "replay": "the replay ends before it",
     "topics": "its topic is none of the subscription's",
     "filter": "the filter does not hold for it",
     "rolled_back": "what its transaction published was rolled back",
@@ -146,6 +152,7 @@ def _preferences(now: SubscriptionRecord) -> dict[str, Any]:
 
 
 def _fields(found: Explained) -> dict[str, Any]:
+    parked = found.parked
     return {
         "partition": found.message.partition,
         "topic": found.message.topic,
@@ -153,17 +160,29 @@ def _fields(found: Explained) -> dict[str, Any]:
         "refused_by": found.refused_by,
         "waits_for": found.waits_for,
         "acknowledged": found.acknowledged,
+        "parked": parked and {"failures": parked.failures, "last_error": parked.last_error},
+        "passed_by": found.passed_by,
         "rules": [msgspec.to_builtins(one) for one in found.rules],
     }
 
 
 def _print(found: Explained) -> None:
     message = found.message
-    outcome = _outcome(found)
-    past = "; the subscription is past it" if found.acknowledged else ""
-    print(f"message {message.id} in partition {message.partition}: {outcome}{past}")
+    print(f"message {message.id} in partition {message.partition}: {_outcome(found)}{_standing(found)}")
     for one in found.rules:
         _print_part(one, 1)
+
+
+def _standing(found: Explained) -> str:
+    """How far it has come."""
+    from delivery.dispatch.wording import times, why
+
+    if (parked := found.parked) is not None:
+        failed = f"failed {times(parked.failures)}{why(parked.last_error)}"
+        return f"; it is parked, for what its key waits for {failed}: `hoot subscription parked|release`"
+    if not found.acknowledged:
+        return ""
+    return f"; the subscription is past it{_PASSED.get(found.passed_by or '', '')}"
 
 
 def _outcome(found: Explained) -> str:

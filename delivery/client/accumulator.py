@@ -110,7 +110,7 @@ class Accumulator:
             number = self._router.sticky  # closing the full one has changed it
             batch = self._fitting(number, size, pointer)
         if batch is None:
-            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout, pointer)
+            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout, now, pointer)
             self.unsettled[batch] = None
         batch.deadline = max(batch.deadline, now + timeout)
         batch.rows.append(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -16,12 +16,13 @@ from delivery.ids import MessageId
 from delivery.messaging.marks import pointer_in
 from delivery.messaging.transactions import Verdict, read_snapshot
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.records import SubscriptionState
+from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message, check_partition
 from delivery.rpc.protocol import load_idl
 
-Refusal = Literal["partition", "start", "topics", "filter", "rolled_back", "invalid"]
+Refusal = Literal["partition", "start", "replay", "topics", "filter", "rolled_back", "invalid"]
+Passing = Literal["newest", "bound"]
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -29,11 +30,18 @@ class Explained(msgspec.Struct, frozen=True):
 
     message: Message
     refused_by: Refusal | None
-    """`partition`: it does not read this one; `start`: it began behind the message; `rolled_back` and `invalid`: that
-    became of the message's transaction, and the subscription takes only what is committed. None when it takes it.
+    """`partition`: it does not read this one; `start`: it began behind the message; `replay`: it ends before that;
+    `rolled_back` and `invalid`: that became of the message's transaction, and the subscription takes only what is
+    committed. None when it takes it.
     """
     acknowledged: bool
     """Whether the subscription is past it: what is changed now counts for it no more."""
+    parked: ParkedKey | None
+    """With what it is parked (docs/retries.md), as that was saved last."""
+    passed_by: Passing | None
+    """What may have let the subscription pass it undelivered: that it began with the `newest` message of each key, or a
+    `bound`, beyond which the message is by now.
+    """
     rules: tuple[Part, ...]
     """Its topics and its filter, all of which must hold, and what their parts came to."""
     waits_for: int | None = None
@@ -61,11 +69,19 @@ class Explaining:
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
             )
-        explanations = [explained(record, one, _reached(states.get(one.partition), one)) for one in found]
+        explanations = [explained(record, one, states.get(one.partition), self._behind(record, one)) for one in found]
         if record.isolation == "uncommitted" or all(one.refused_by for one in explanations):
             return explanations
         seen = view()
         return [self._judged(record, one, states.get(one.message.partition), seen) for one in explanations]
+
+    def _behind(self, record: SubscriptionRecord, message: Message) -> int:
+        """How many messages lie behind one, if that matters."""
+        if not record.bound:
+            return 0
+        place = record.queue, message.partition
+        end = self._calls.call(*place, "partitionInfo", *place).lastId
+        return int(self._calls.call(*place, "countMessages", *place, message.number, max(end, message.number)))
 
     def _judged(
         self, record: SubscriptionRecord, found: Explained, state: SubscriptionState | None, view: bytes
@@ -76,7 +92,7 @@ class Explaining:
         message = found.message
         after = max(_reached(state, message), record.starts[message.partition])
         refused = self._undone(message, view)
-        waits_for = None if found.acknowledged else self._in_front(message, after, view)
+        waits_for = None if found.acknowledged or found.parked else self._in_front(message, after, view)
         return msgspec.structs.replace(found, refused_by=refused, waits_for=waits_for)
 
     def _undone(self, message: Message, view: bytes) -> Refusal | None:
@@ -119,17 +135,31 @@ def _reached(state: SubscriptionState | None, message: Message) -> int:
     return 0 if state is None else state.reached(message.key, message.number)
 
 
-def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:
-    """Why a subscription takes a message or not; `position` is how far it has come in its partition."""
+def explained(
+    record: SubscriptionRecord, message: Message, state: SubscriptionState | None, behind: int = 0
+) -> Explained:  # fmt: skip
+    """Why a subscription takes a message or not; `state` is that of its partition, `behind` how much lies behind it."""
     row = row_of(message)
     rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
-    refused: Refusal | None = None
+    refused = _refusal(record, message, rules)
+    parked = next((one for one in state.parked if message.number in one.ids), None) if state is not None else None
+    past = parked is None and message.number <= _reached(state, message)
+    return Explained(message, refused, past, parked, _passing(record, message, behind) if past else None, rules)
+
+
+def _refusal(record: SubscriptionRecord, message: Message, rules: Sequence[Part]) -> Refusal | None:
     if message.partition not in record.starts:
-        refused = "partition"
-    elif message.number <= record.starts[message.partition]:
-        refused = "start"
-    elif record.topics and not rules[0].value:
-        refused = "topics"
-    elif record.filter is not None and not rules[-1].value:
-        refused = "filter"
-    return Explained(message, refused, message.number <= position, rules)
+        return "partition"
+    if message.number <= record.starts[message.partition]:
+        return "start"
+    if record.replay is not None and message.number > record.replay.end(message.partition):
+        return "replay"
+    if record.topics and not rules[0].value:
+        return "topics"
+    return "filter" if record.filter is not None and not rules[-1].value else None
+
+
+def _passing(record: SubscriptionRecord, message: Message, behind: int) -> Passing | None:
+    if message.key is not None and message.number <= record.newest.get(message.partition, 0):
+        return "newest"
+    return "bound" if record.bound and behind >= record.bound else None

@@ -63,6 +63,7 @@ class Machine:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._sender = target.sender(queue, target.owners, self._accumulator, self._room, in_flight)
+        self._sender.settled = target.outgoing.settled
         self._closed = False
         self._forks = _forks
 

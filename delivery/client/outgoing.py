@@ -32,15 +32,17 @@ class NewMessage(msgspec.Struct, frozen=True):
 class Outgoing:
     """The checks of one queue's messages. Thread-safe: what it remembers only saves work."""
 
-    __slots__ = ("_body_bytes_max", "_partitions", "_queue", "_refresh", "carry", "topics")
+    __slots__ = ("_body_bytes_max", "_partitions", "_queue", "_refresh", "carry", "settled", "topics")
 
     def __init__(self, queue: str, partitions: int, body_bytes_max: int, refresh: Callable[[], int]) -> None:
         """`refresh` gives the queue's limit of a body as it is now; asked before a body is refused."""
         self._queue, self._partitions = queue, partitions
         self._body_bytes_max, self._refresh = body_bytes_max, refresh
         telemetry = configured()
-        self.carry = None if telemetry is None else telemetry.outgoing(queue)
+        self.carry = None if telemetry is None else telemetry.carry
         """What each message's headers go through, if anything."""
+        self.settled = None if telemetry is None else telemetry.published(queue)
+        """To be told of each batch that has an outcome, if anybody is."""
         self.topics = {""}
         """Topics that were checked."""
 

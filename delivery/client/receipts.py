@@ -34,10 +34,10 @@ class PublishedMessage(msgspec.Struct, frozen=True):
 class Batch:
     """Messages of one partition on their way, and later what became of them. `rows` is emptied when settled."""
 
-    __slots__ = ("_callbacks", "_event", "base_id", "count", "deadline", "due", "durability", "error", "partition",
-                 "pointer", "rows", "settled", "size")  # fmt: skip
+    __slots__ = ("_callbacks", "_event", "base_id", "begun", "count", "deadline", "due", "durability", "error",
+                 "partition", "pointer", "rows", "settled", "size")  # fmt: skip
 
-    def __init__(self, partition: int, due: float, deadline: float, pointer: int = 0) -> None:
+    def __init__(self, partition: int, due: float, deadline: float, begun: float = 0.0, pointer: int = 0) -> None:
         self.partition, self.pointer = partition, pointer
         self.rows = Rows()
         self.size = 0
@@ -46,6 +46,8 @@ class Batch:
         """When it may be sent although it is not full."""
         self.deadline = deadline
         """When it is given up."""
+        self.begun = begun
+        """When its first message was put."""
         self.count = 0
         self.base_id = 0
         self.durability: Durability = "fsync"

@@ -25,6 +25,7 @@ from delivery.client.receipts import Batch
 from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, MetadataUnavailable, UnknownOutcome
 from delivery.metastore.live import Address
 from delivery.metastore.records import QueueRecord
+from delivery.telemetry import Published
 
 log = logs.logger(__name__)
 
@@ -60,6 +61,8 @@ class Sender:
         """Until when a `wait` lasts if nothing happens; 0 when nobody waits."""
         self.failure: HootError | None = None
         """The first failure that was not told yet."""
+        self.settled: Published | None = None
+        """Told of each batch that has an outcome."""
 
     # -- with the turn
 
@@ -221,7 +224,7 @@ class Sender:
             if batch is not None and answer.count != len(batch.rows):
                 self._fail(batch, UnknownOutcome("the host answered for another number of messages than were sent"))
             elif batch is not None:
-                self._release(batch)
+                self._release(batch, None)
                 batch.stored(answer.baseId, answer.durability)
         self._after_failure(stream)
         self._note(stream)
@@ -287,10 +290,12 @@ class Sender:
 
     def _fail(self, batch: Batch, error: HootError) -> None:
         self.failure = self.failure or error
-        self._release(batch)
+        self._release(batch, error)
         batch.failed(error)
 
-    def _release(self, batch: Batch) -> None:
+    def _release(self, batch: Batch, error: HootError | None) -> None:
+        if self.settled is not None:
+            self.settled(len(batch.rows), monotonic() - batch.begun, error)
         with self._lock:
             self._accumulator.settled(batch)
             self._lock.notify_all()

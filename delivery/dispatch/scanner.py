@@ -152,11 +152,11 @@ class MessageScanner:
             return _laid_out(chunk, [data], sum(header.count for header in headers), headers[-1].last_id if data else 0)
         kept, messages, at, end = [], 0, 0, 0
         for header in chunk.headers:
-            data = chunk.data if len(chunk.headers) == 1 else chunk.data[at : at + header.length]
+            part = select(header, chunk.data, wanted, at)
             at += header.length
-            if (part := select(header, data, wanted)) is not None:
+            if part is not None:
                 kept.append(part)
-                messages += header.count if part is data else _count(part)
+                messages += _count(part)
                 end = header.last_id
         return _laid_out(chunk, kept, messages, end)
 

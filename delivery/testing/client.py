@@ -58,6 +58,7 @@ class LocalSender(Sender):
     def __init__(self, publish: Callable[[int, bytes], Any], accumulator: Accumulator, room: Any) -> None:
         self._publish, self._accumulator, self._lock = publish, accumulator, room
         self.failure: HootError | None = None
+        self.settled = None
         self.asleep_until = 0.0
 
     def advance(self) -> None:
@@ -77,7 +78,7 @@ class LocalSender(Sender):
         with self._lock:
             held = self._accumulator.take_all()
         for batch in held:
-            self._settle(batch)
+            self._release(batch, error)
             batch.failed(error)
 
     def close(self) -> None:
@@ -94,17 +95,10 @@ class LocalSender(Sender):
         try:
             stored = self._publish(partition, data)
         except HootError as error:
-            self.failure = self.failure or error
-            self._settle(batch)
-            batch.failed(error)
+            self._fail(batch, error)
         else:
-            self._settle(batch)
+            self._release(batch, None)
             batch.stored(stored.base_id, stored.durability)
-
-    def _settle(self, batch: Batch) -> None:
-        with self._lock:
-            self._accumulator.settled(batch)
-            self._lock.notify_all()
 
 
 class LocalPublisher(Publisher):

@@ -103,7 +103,7 @@ def answered_by_itself() -> Any:
         while stream.lane.flying:
             batch = stream.lane.stored()
             if batch is not None:
-                sender._release(batch)
+                sender._release(batch, None)
                 batch.stored(1, "fsync")
         lost(sender, stream, error)
 

@@ -19,8 +19,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from delivery.batch import Row
 from delivery.client.outgoing import NewMessage, Outgoing
+from delivery.errors import QueueClosed
 from delivery.model import Message, decode_headers, encode_headers
 from delivery.telemetry import Telemetry, configured
+from delivery.testing import Engine
 from subscriber.listeners import Calls, ListenerFailed, check_listener
 from subscriber.outcomes import Retry
 from subscriber.tracing import traced
@@ -86,9 +88,25 @@ def test_the_context_goes_into_the_headers_while_a_span_records_and_not_otherwis
         assert headers_of(outgoing.row_of(b"x")[0]) == {"traceparent": expected}
         own = {"traceparent": b"the application's own"}
         assert headers_of(outgoing.row_of(NewMessage(b"x", headers=own))[0]) == own
-    [sent] = sdk.points("messaging.client.sent.messages")
-    assert sent.value == 4
-    assert sent.attributes["messaging.destination.name"] == "orders"
+    assert sdk.points("messaging.client.sent.messages") == [], "nothing was sent"
+
+
+def test_what_is_published_is_counted_and_timed_when_it_is_stored_or_not(sdk: Sdk) -> None:
+    with Engine() as hoot:
+        client = hoot.connect()
+        queue = client.create_queue("orders")
+        queue.put_many([b"1", b"2"])
+        client.update_queue("orders", closed=True)
+        with pytest.raises(QueueClosed):
+            queue.put(b"3")
+    sent, refused = sdk.points("messaging.client.sent.messages")
+    assert (sent.value, refused.value, refused.attributes["error.type"]) == (2, 1, "QueueClosed")
+    assert dict(sent.attributes) == {
+        "messaging.system": "hoot", "messaging.operation.name": "send", "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+    }  # fmt: skip
+    timed = sdk.points("messaging.client.operation.duration")
+    assert [(one.count, one.attributes) for one in timed] == [(1, sent.attributes), (1, refused.attributes)]
 
 
 def test_a_callback_is_a_span_behind_what_published_its_message(sdk: Sdk) -> None:
@@ -154,6 +172,9 @@ def test_an_answer_is_a_span_of_its_own(sdk: Sdk) -> None:
     assert [(span.name, span.kind) for span in sdk.spans()] == [
         ("ack orders", SpanKind.CLIENT), ("nack orders", SpanKind.CLIENT)
     ]  # fmt: skip
+    settled = sdk.points("messaging.client.operation.duration")
+    assert [one.attributes["messaging.operation.name"] for one in settled] == ["ack", "nack"]
+    assert "messaging.destination.partition.id" not in settled[0].attributes
 
 
 def test_without_an_sdk_nothing_is_wrapped_and_nothing_imported() -> None:

@@ -181,16 +181,8 @@ class Partition:
             return held.kept.messages
         if message_id >= held.last_id:
             return held.messages
-        following = self._head_from(held, message_id + 1)
-        base = held.base_around(message_id, following)
-        around = None if base is None else self._head_from(held, base)
-        if around is not None:
-            return around.messages_before + min(message_id - around.header.base_id + 1, around.header.count)
-        return held.messages if following is None else following.messages_before
-
-    def _head_from(self, held: Held, from_id: int) -> Head | None:
-        """The first head with a base from an id on."""
-        return next((head for head, _ in self.place.counting(held, from_id, page=1)), None)
+        following = next((head for head, _ in self.place.counting(held, message_id + 1, page=1)), None)
+        return held.rank(message_id, following)
 
     def _explain(self, error: Incomplete) -> None:
         """Say why a batch that counts is not whole: a newer owner trimmed it, or it is damaged."""
