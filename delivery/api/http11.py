@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: h11 reads and writes it, an ASGI application answers, and one task does all of it.
+"""HTTP/1.1 on one connection: `wire` reads and writes it, an ASGI application answers, and one task does all of it.
 
 A request that waits (a long poll) costs that task and nothing more: while the application awaits `receive`, which is
 ASGI's way to hear that a client has left, the task sleeps on the socket.
@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-import h11
 import trio
 from starlette.types import ASGIApp, Message, Scope
 
+from delivery.api.wire import Head, Unreadable, Wire
 from delivery.rpc.outbox import receive_into
 
 HEAD_SECONDS: Final = 30.0
@@ -41,14 +41,18 @@ class Conversation:
 
     def __init__(self, app: ASGIApp, socket: trio.socket.SocketType) -> None:
         self._app, self._socket = app, socket
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._wire = Wire(HEAD_BYTES_MAX)
         self._method = ""
+        self._idle = False
+        """Whether a request is waited for."""
         self._idle_since: float | None = None
-        """Since when a request is waited for."""
+        """Since when it was seen waiting for this one."""
         self._start: Message | None = None
         """The beginning of an answer, which is sent together with the first bytes of its body."""
-        self._received = False
-        """Whether all of the request is here."""
+        self._begun = False
+        """Whether the head of an answer is on its way."""
+        self._told = False
+        """Whether the application has all of the request's body."""
 
     async def run(self) -> None:
         """Answer until the client leaves or breaks the rules. Raises what the application did not foresee."""
@@ -63,71 +67,66 @@ class Conversation:
 
     def look(self, now: float) -> None:
         """Close the connection if it has waited for a request for too long. To be called every now and then."""
-        if self._idle_since is not None and now - self._idle_since > HEAD_SECONDS:
-            self._socket.close()
+        if self._idle:
+            self._idle_since = self._idle_since or now
+            if now - self._idle_since > HEAD_SECONDS:
+                self._socket.close()
 
-    async def _answer(self, head: h11.Request) -> None:
+    async def _answer(self, head: Head) -> None:
         try:
             await self._app(self._begin(head), self._receive, self._send)
         except ClientGone:
             raise
         except Exception:
-            if self._http.our_state is h11.SEND_RESPONSE:
+            if not self._begun:
                 await self._say(500, b"the host failed in a way nobody foresaw")
             raise
 
-    async def _head(self) -> h11.Request | None:
+    async def _head(self) -> Head | None:
         """The next request; None where none comes."""
-        self._idle_since = trio.current_time()
+        self._idle = True
         try:
-            while (event := self._http.next_event()) is h11.NEED_DATA:
+            while (head := self._wire.head()) is None and not self._wire.ended:
                 await self._read()
-        except h11.RemoteProtocolError as error:
-            if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await self._say(error.error_status_hint, str(error).encode("ascii", "replace"))
+        except Unreadable as error:
+            await self._say(error.status, str(error).encode("ascii", "replace"))
             return None
         finally:
-            self._idle_since = None
-        return event if isinstance(event, h11.Request) else None
+            self._idle, self._idle_since = False, None
+        return head
 
-    def _begin(self, head: h11.Request) -> Scope:
+    def _begin(self, head: Head) -> Scope:
         path, _, query = head.target.partition(b"?")
-        self._method, self._start, self._received = head.method.decode("ascii"), None, False
+        self._method, self._start, self._begun, self._told = head.method.decode("ascii"), None, False, False
         return {
-            "type": "http", "asgi": _VERSION, "http_version": head.http_version.decode("ascii"),
+            "type": "http", "asgi": _VERSION, "http_version": head.version.decode("ascii"),
             "method": self._method, "scheme": "http", "path": unquote(path.decode("ascii")), "raw_path": path,
-            "query_string": query, "root_path": "", "headers": list(head.headers), "client": None, "server": None,
+            "query_string": query, "root_path": "", "headers": head.fields, "client": None, "server": None,
         }  # fmt: skip
 
     async def _receive(self) -> Message:
         """ASGI's `receive`: what has come of the body; behind its end that the client is gone. May be cancelled."""
-        if self._received:
+        if self._told:
             return await self._until_gone()
-        pieces: list[bytes] = []
+        wire = self._wire
         try:
-            while not self._received:
-                event = self._http.next_event()
-                if isinstance(event, h11.Data):
-                    pieces.append(bytes(event.data))
-                elif isinstance(event, h11.EndOfMessage):
-                    self._received = True
-                elif pieces:
-                    break
-                else:
-                    await self._more()
-        except h11.RemoteProtocolError:
+            while (body := b"" if wire.complete else wire.body()) is None:
+                await self._more()
+        except Unreadable:
             return _GONE
-        return {"type": "http.request", "body": b"".join(pieces), "more_body": not self._received}
+        self._told = wire.complete
+        return {"type": "http.request", "body": body, "more_body": not wire.complete}
 
     async def _more(self) -> None:
         """Wait for more of the body, for which the client may be waiting itself."""
-        if self._http.they_are_waiting_for_100_continue:
-            await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        if self._wire.expects:
+            self._wire.expects = False
+            await self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
         await self._read()
 
     async def _until_gone(self) -> Message:
-        while not self._http.trailing_data[1]:
-            if self._http.trailing_data[0]:  # the next request, which has to wait: no more is taken in before it is due
+        while not self._wire.ended:
+            if self._wire.waiting:  # the next request, which has to wait: no more is taken in before it is due
                 await trio.sleep_forever()
             await self._read()
         return _GONE
@@ -138,7 +137,7 @@ class Conversation:
             size = await receive_into(self._socket, lambda: _SPACE)
         except OSError:
             size = 0
-        self._http.receive_data(bytes(_SPACE[:size]))
+        self._wire.receive(_SPACE[:size])
 
     async def _send(self, message: Message) -> None:
         """ASGI's `send`. Raises ClientGone."""
@@ -149,15 +148,14 @@ class Conversation:
         if self._start is not None:
             parts.append(self._answer_head(self._start))
             self._start = None
-        if (body := message.get("body", b"")) and self._method != "HEAD":
-            parts.append(self._http.send(h11.Data(data=body)) or b"")
-        if not message.get("more_body", False):
-            parts.append(self._http.send(h11.EndOfMessage()) or b"")
+        body = b"" if self._method == "HEAD" else message.get("body", b"")
+        parts.append(self._wire.piece(body, last=not message.get("more_body", False)))
         await self._write(b"".join(parts))
 
     def _answer_head(self, start: Message) -> bytes:
-        headers = [*start["headers"], (b"date", _date(int(time.time())))]
-        return self._http.send(h11.Response(status_code=start["status"], headers=headers)) or b""
+        self._begun = True
+        fields = [*start["headers"], (b"date", _date(int(time.time())))]
+        return self._wire.answer(start["status"], fields, bodiless=self._method == "HEAD")
 
     async def _write(self, data: bytes) -> None:
         """Send all of it, in this turn if the socket takes it. Raises ClientGone."""
@@ -193,22 +191,19 @@ class Conversation:
 
         Raises ClientGone when the answer was not finished: the client must find the connection cut.
         """
-        http = self._http
-        if http.our_state not in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
+        wire = self._wire
+        if not wire.answered:
             raise ClientGone("an answer was broken off")
         try:
-            while http.their_state is h11.SEND_BODY and http.next_event() is not h11.NEED_DATA:
+            while not wire.complete and wire.body() is not None:
                 pass
-        except h11.RemoteProtocolError:
+        except Unreadable:
             return False
-        if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
-            return False
-        http.start_next_cycle()
-        return True
+        return wire.complete and not wire.closing
 
     async def _part(self) -> None:
         """Say goodbye, and let the client finish what it is sending, for a while."""
-        if self._http.trailing_data[1]:
+        if self._wire.ended:
             return
         with trio.move_on_after(_PARTING_SECONDS):
             try:

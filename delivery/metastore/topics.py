@@ -59,7 +59,7 @@ class Topics(Queues):
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._versioned_queue(queue)
-            if found.value.transactional or found.value.topic is not None:
+            if found.value.takes_transactions:
                 return found.value
             changed = msgspec.structs.replace(found.value, transactional=True)
             try:

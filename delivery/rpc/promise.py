@@ -50,10 +50,19 @@ class Promise(Generic[T]):
     async def wait(self) -> T:
         """The result, or the error raised. Cancelled: what was begun goes on."""
         if self.outcome is None:
-            here = trio.Event()
-            self.then(lambda _: here.set())
-            await here.wait()
+            await self._told()
         assert self.outcome is not None
         if isinstance(self.outcome, HootError):
             raise again(self.outcome)
         return self.outcome
+
+    async def _told(self) -> None:
+        """An event would do the same, and cost three times as much."""
+        here = [trio.lowlevel.current_task()]
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            here.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.then(lambda _: trio.lowlevel.reschedule(here.pop()) if here else None)
+        await trio.lowlevel.wait_task_rescheduled(leave)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from delivery.api import http11 as door
+from delivery.api import connections, http11 as door
 from delivery.api.connections import Connections
 
 LARGE = 64 * 2**20
@@ -74,6 +74,20 @@ def test_a_client_that_takes_nothing_is_left_after_a_while(monkeypatch: pytest.M
             assert (await stream.receive_some(10)).startswith(b"HTTP/1.1 2")
             while len(served):  # noqa: ASYNC110 (the same)
                 await trio.sleep(0.005)
+
+    play(story)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"], ids=["nothing", "half a head"])
+def test_a_client_that_does_not_ask_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(door, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "_LOOK_SECONDS", 0.02)
+
+    async def story(_: Connections, port: int) -> None:
+        async with await _ask(port, b"small") as stream:
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+            await stream.send_all(said)
+            assert await stream.receive_some() == b""
 
     play(story)
 

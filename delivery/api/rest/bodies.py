@@ -73,14 +73,18 @@ class Intake:
 
     def _check_head(self, request: Request) -> None:
         """Raises what can be known before anything of the body was read."""
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        fields = dict(request.scope["headers"])  # at once: a look-up in Starlette's takes as long
+        if (given := fields.get(b"content-encoding")) is not None:
+            self._check_encoding(given.decode("latin-1").strip().lower())
+        length = fields.get(b"content-length", b"0")
+        if len(length) > 15 or int(length) > BODY_BYTES_MAX:
+            raise _too_large()
+
+    def _check_encoding(self, encoding: str) -> None:
         if encoding not in ("identity", "gzip"):
             raise UnknownEncoding(f"a body in {encoding[:40]!r} is not known here")
         if encoding == "gzip":
             self._unzip = zlib.decompressobj(_GZIP)
-        length = request.headers.get("content-length", "0")
-        if len(length) > 15 or int(length) > BODY_BYTES_MAX:
-            raise _too_large()
 
     def _add(self, piece: bytes) -> None:
         self._sent += len(piece)

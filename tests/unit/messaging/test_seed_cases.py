@@ -10,11 +10,16 @@ import trio
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.requests import ConsumeRequest, PublishRequest
+from delivery.errors import QueueExists, UnknownQueue
+from delivery.messaging.names import queue_settings
 from delivery.messaging.transactions import Snapshot, write_snapshot
+from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import QueueRecord, TopicRecord
+from delivery.metastore.tables.memory import MemoryMetaStore
 from tests.histories import record_of
 from tests.hosting import Scene, ScriptedCluster, eventually, play
 from tests.writers import writers
+from tests.znodes import FakeZNodes
 
 TOPIC, OTHER = Topic("ns", "t"), Topic("ns", "other")
 
@@ -107,6 +112,23 @@ def test_many_writers_share_appends_and_ids_rise_strictly() -> None:
             assert mine == [b"%d/%d" % (writer, number) for number in range(20) for _ in range(200)]
 
     play(story, scene(), seconds=60)
+
+
+def test_generations_rise_whatever_other_topics_do() -> None:
+    """MetadataTableTest.testGenerations: 50 times made and deleted."""
+    catalog = Catalog(FakeZNodes(), MemoryMetaStore())
+    catalog.ensure_layout()
+    for cycle in range(1, 51):
+        for name, generation in ((TOPIC.queue, cycle), (OTHER.queue, 2 * cycle - 1), (OTHER.queue, 2 * cycle)):
+            made = catalog.create_topic(name, queue_settings(1000), 1000, {})
+            assert catalog.queue(name) == made
+            assert made.topic is not None
+            assert made.topic.generation == generation
+            with pytest.raises(QueueExists):
+                catalog.create_topic(name, queue_settings(1000), 1000, {})
+            catalog.delete_queue(name)
+            with pytest.raises(UnknownQueue):
+                catalog.queue(name)
 
 
 def test_nothing_of_an_old_generation_is_left() -> None:
