@@ -92,7 +92,7 @@ hbase-stop: $(STAMP) ## end it
 test-hbase: $(STAMP) ## the tests on a real HBase, which they boot and end themselves
 	$(BIN)/python -m pytest -m "hbase and not nightly" --timeout 600 $(TEST_ARGS)
 
-demo: $(STAMP) ## 336,776 flights through kills and restarts, checked against Spark (DEMO_ARGS="--events 40000")
+demo: $(STAMP) ## 336,776 flights through kills and restarts, archived, replayed, audited (DEMO_ARGS="--events 40000")
 	$(BIN)/hoot demo $(DEMO_ARGS)
 
 bench: $(STAMP) ## measure, against the last recorded run (BENCH_ARGS="latency --rate 1000" RECORD=1)

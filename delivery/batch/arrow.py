@@ -1,15 +1,19 @@
-"""Arrow columns as a record batch: its sections are Arrow's own buffers, and no message is looked at by itself.
+"""Arrow columns as a record batch, and the opposite: its sections are Arrow's own buffers, and no message is looked at
+by itself.
 
 Needs pyarrow, which is an optional part of the installation: to be imported where it is used.
 """
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delivery.batch import layout
+from delivery.batch.decode import Batch, Stored
 from delivery.batch.encode import BODIES, Section, join, numbers
 
 Blobs = list[memoryview]
@@ -35,6 +39,37 @@ def pack(rows: pa.RecordBatch, partition: int, producer_id: int = 0, producer_se
     return header.pack() + payload
 
 
+def ids_of(batch: Batch) -> pa.Array:
+    """The ids as numbers, rising."""
+    base = batch.header.base_id
+    if batch.positions is None:
+        ones = pa.repeat(pa.scalar(1, pa.int64()), batch.header.count)
+        return pc.cumulative_sum(ones, start=base - 1)
+    return pc.add(_numbers(batch.positions, pa.uint32()).cast(pa.int64()), base)
+
+
+def topics_of(batch: Batch) -> pa.Array:
+    """The topic of each message."""
+    if len(batch.topics) == 1:
+        return pa.repeat(batch.topics[0], batch.header.count)
+    index = array("H", batch.topic_index)
+    return pa.array(batch.topics).take(_numbers(index, pa.uint16()))
+
+
+def binary_of(stored: Stored) -> pa.Array:
+    """The byte strings where they lie: the batch's bytes are kept as long as the column is."""
+    lengths = _numbers(stored.lengths, pa.uint32())
+    ends = pc.cumulative_sum(lengths)
+    begins = b"".join((bytes(4), values_of(ends, 4)))
+    size = ends[-1].as_py()
+    data = memoryview(stored.data)[stored.at : stored.at + size]
+    validity = None
+    if stored.presence is not None:
+        validity = _numbers(stored.presence, pa.uint8()).cast(pa.bool_()).buffers()[1]
+    buffers = [validity, pa.py_buffer(begins), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+
+
 def data_of(column: pa.Array) -> memoryview:
     """The bytes of all values, one after another; none of them is missing."""
     _, ends, data = column.buffers()
@@ -54,6 +89,10 @@ def values_of(numbers: pa.Array, width: int) -> memoryview:
     """The bytes of numbers of this width, of which none is missing."""
     at = numbers.offset * width
     return memoryview(numbers.buffers()[1])[at : at + len(numbers) * width]
+
+
+def _numbers(values: array[int], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _topics(column: pa.Array) -> tuple[list[str], list[Section]]:

@@ -31,9 +31,10 @@ def demo(
     """A year of departures from New York through Hoot, with a subscriber and a region host killed on the way.
 
     336,776 flights are published in date order to a queue of four partitions and received by three subscriptions in
-    another process. In the middle that process and the region host are killed with -9 and started again. At the end
-    the callbacks are held against what was published and, per carrier, against Spark and the file. Exit status 1 when
-    anything differs. Needs the extra `demo`.
+    another process. In the middle that process and the region host are killed with -9 and started again. Then Spark
+    archives the queue, the live log is dropped where it is archived, one carrier is replayed into a new subscription,
+    and an audit is made. The callbacks are held against what was published and, per carrier, against Spark and the
+    file, and so is each step after them. Exit status 1 when anything differs. Needs the extra `demo`.
     """
     from delivery.demo import extras
 
@@ -80,8 +81,15 @@ and then, in another terminal, for instance:
   hoot queue info flights
   hoot subscription list
   hoot scan flights --topic JFK --limit 5
-Remove it with: rm -r {path}"""
+{_of_audit(folder)}Remove it with: rm -r {path}"""
     print(text, file=sys.stderr)
+
+
+def _of_audit(folder: Path) -> str:
+    from delivery.demo.pipeline import AUDIT
+
+    report = folder / AUDIT / "report.html"
+    return f"The audit's report: {report}\n" if report.exists() else ""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Who takes part in the demo beside the engine: the publisher's thread, and the processes of subscriber and Spark.
+"""Who takes part in the demo beside engine and Spark: the publisher's thread, and the subscriber's process.
 
-Processes get no signal of the terminal: the demo ends them itself, in its order, and they end by themselves when it is
-gone. Their messages go to files in the demo's folder.
+The process gets no signal of the terminal: the demo ends it itself, in its order, and it ends by itself when that is
+gone. Its messages go to a file in the demo's folder.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import IO, Self
 import msgspec
 
 from delivery.client import Publisher, Queue, Receipt
-from delivery.demo.flights import Flight, Sums, Tally
+from delivery.demo.flights import Flight
 from delivery.demo.receiver import PUT_HEADER, Task
 from delivery.demo.report import MessageKey
-from delivery.embedded.lifeline import lifeline
 from delivery.errors import Closed, HootError
 
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0
-_SPARK_SECONDS = 150.0
 _TICK_SECONDS = 0.01
 
 
@@ -166,25 +164,6 @@ class Receiver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def count_with_spark(zookeeper: str, queue: str, folder: Path) -> dict[str, Tally]:
-    """Per carrier, counted by Spark in a process of its own. Raises DemoFailed with the end of its log."""
-    log = folder / "spark.log"
-    command = [sys.executable, "-m", "delivery.demo.spark_side", zookeeper, queue, str(folder / "spark")]
-    with log.open("ab") as errors, lifeline() as stdin, subprocess.Popen(
-        command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-    ) as process:  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=_SPARK_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise DemoFailed(f"Spark took longer than {_SPARK_SECONDS:.0f} s") from None
-        finally:
-            process.kill()
-    if process.returncode != 0:
-        raise DemoFailed(f"Spark failed; its log ends: {log_end(log)}")
-    counts = msgspec.json.decode(output.splitlines()[-1], type=dict[str, Sums])
-    return {carrier: Tally(*sums) for carrier, sums in counts.items()}
 
 
 def log_end(log: Path) -> str:

@@ -1,4 +1,4 @@
-"""The subscriber's process of the demo: three subscriptions, each callback noted in a file.
+"""The subscriber's process of the demo: some subscriptions, each callback noted in a file.
 
 Started as `python -m delivery.demo.receiver JSON`. Says one line, `ready`, when all are attached. Ends at the end of
 its standard input, so that it never outlives the demo, however that ends.
@@ -16,10 +16,12 @@ import msgspec
 
 from delivery.demo.records import Received, RecordFile
 from delivery.model import Message
-from subscriber import Subscriber
+from subscriber import Recorder, Subscriber
 
 PUT_HEADER = "put_ns"
 """When the publisher's `put` was entered: CLOCK_MONOTONIC in ns, as decimal digits."""
+DELIVERIES = "deliveries"
+"""The folder with what subscribers record for the audit."""
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class Task(msgspec.Struct, frozen=True):
     zookeeper: str
     queue: str
     folder: str
-    """Where the records are kept, in `NAME.callbacks`."""
+    """Where the callbacks are kept, in `NAME.callbacks`, and the records for the audit, in DELIVERIES."""
     scopes: list[Scope]
 
 
@@ -85,6 +87,7 @@ def run(task: Task) -> None:
                 task.queue, partitions=scope.partitions, topics=[scope.topic] if scope.topic else None, start="earliest"
             )
             subscription.listener(listener(file))
+            subscription.batch_listener(stack.enter_context(Recorder(Path(task.folder) / DELIVERIES, scope.name)))
             stack.enter_context(subscriber)
         print("ready", flush=True)
         sys.stdin.buffer.read()

@@ -15,6 +15,7 @@ import msgspec
 
 from delivery.demo.flights import Flight, Tally, tally
 from delivery.demo.records import Received
+from delivery.demo.steps import Step, differing
 
 MessageKey = tuple[int, int]
 """Partition and id: what names a message of a queue."""
@@ -87,6 +88,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     faults: Sequence[Fault]
     limits: Limits
     spark: Mapping[str, Tally]
+    steps: Sequence[Step]
+    """What was done with them afterwards."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +98,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     subscriptions: list[Delivered]
     carriers: list[Carrier]
+    steps: list[Step]
     differences: list[str]
     """What a person should look at; empty when all is well."""
 
@@ -114,8 +118,8 @@ def evaluate(run: Run, whole: str) -> Report:
         found.append(f"publisher: not stored in the order of the puts: {wrong:,}")
     compared = carriers(tally_of(run.flights), tallies[whole], run.spark)
     return Report(
-        events=len(run.flights), subscriptions=rows, carriers=compared,
-        differences=[*differences(rows, compared), *found],
+        events=len(run.flights), subscriptions=rows, carriers=compared, steps=list(run.steps),
+        differences=[*differences(rows, compared), *found, *differing(run.steps)],
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from delivery.demo.flights import Tally
 from delivery.demo.report import Carrier, Delivered, Report
+from delivery.demo.steps import Step
 
 _REFRESH_SECONDS = 0.2
 _LINE_SECONDS = 3.0
@@ -101,6 +102,8 @@ def show(report: Report) -> None:
     )
     console.print(_carriers(report.carriers))
     console.print()
+    console.print(_steps(report.steps))
+    console.print()
     if report.differences:
         console.print(f"{len(report.differences)} differences:", style="bold red")
         for difference in report.differences:
@@ -108,7 +111,7 @@ def show(report: Report) -> None:
     else:
         console.print(
             f"All {report.events:,} flights were delivered to every subscription they belong to, in order; callbacks,"
-            " Spark and the file agree.", style="bold green", soft_wrap=True,
+            " Spark, archive, replay, audit and the file agree.", style="bold green", soft_wrap=True,
         )  # fmt: skip
 
 
@@ -149,6 +152,15 @@ def _carriers(rows: Sequence[Carrier]) -> Table:
             row.carrier, *(f"{one.flights:,}" for one in sources), *(_mean(one) for one in sources),
             "yes" if row.agrees else "NO", style=None if row.agrees else "bold red",
         )  # fmt: skip
+    return table
+
+
+def _steps(rows: Sequence[Step]) -> Table:
+    table = _table("afterwards", "messages", "expected", "found", "seconds", "agree", "")
+    table.columns[1].justify = table.columns[6].justify = "left"
+    for row in rows:
+        counts = (f"{row.expected:,}", f"{row.found:,}", f"{row.seconds:.1f}", "yes" if row.agrees else "NO")
+        table.add_row(row.name, row.what, *counts, row.wrong or row.note, style=None if row.agrees else "bold red")
     return table
 
 

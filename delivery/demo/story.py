@@ -1,4 +1,4 @@
-"""The demo from start to end: publish and receive, kill the subscriber, kill the host, wait, count, compare."""
+"""The demo from start to end: publish and receive, kill the subscriber, kill the host, count, archive, compare."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from pathlib import Path
 from delivery.client import Client, connect
 from delivery.config import HostConfig
 from delivery.demo import records
-from delivery.demo.crew import DemoFailed, Publishing, Receiver, count_with_spark
-from delivery.demo.flights import Flight
+from delivery.demo.crew import DemoFailed, Publishing, Receiver
+from delivery.demo.errands import Count, spark_side
+from delivery.demo.flights import Flight, Sums, Tally
+from delivery.demo.pipeline import Pipeline
 from delivery.demo.receiver import Scope, Task, records_of
 from delivery.demo.report import Fault, Limits, MessageKey, Report, Run, evaluate
 from delivery.demo.show import Lane, Screen
+from delivery.demo.steps import Step
+from delivery.ids import MessageId
 from delivery.local import HostProcess, LocalEngine
 from delivery.model import partition_of
 
@@ -22,6 +26,8 @@ QUEUE = "flights"
 PARTITIONS = 4
 WHOLE = "all"
 SCOPES = (Scope(WHOLE), Scope("jfk", topic="JFK"), Scope("p01", partitions=[0, 1]))
+SERVED = ("--set", "retention_interval_seconds=0.5")
+"""So that nobody waits long for what is dropped."""
 
 PER_SECOND_MAX = 12_000
 """The publisher's pace: some 28 s for all flights, so that the kills hit the middle and two cores are not busy."""
@@ -50,23 +56,38 @@ class Demo:
         """The whole story. Raises HootError when it cannot be told to its end."""
         say = self._screen.say
         say("starting ZooKeeper and a region host")
-        with LocalEngine(self._folder) as engine, connect(engine.address) as client:
-            client.create_queue(QUEUE, partitions=PARTITIONS)
+        with LocalEngine(self._folder, *SERVED) as engine, connect(engine.address) as client:
+            client.create_queue(QUEUE, partitions=PARTITIONS, archive_first=True)
             task = Task(engine.address, QUEUE, str(self._folder), list(SCOPES))
             say("starting the subscriber's process with three subscriptions: " + ", ".join(self._covered))
             with Receiver(task, self._folder / "subscriber.log") as receiver:
                 stored = self._publish(client, receiver, engine.host)
                 behind = self._settle(client, receiver, stored)
-            say("counting with Spark")
-            spark = count_with_spark(engine.address, QUEUE, self._folder)
+            spark, steps = self._analyse(client, engine.address, stored)
         say("comparing")
         received = {name: list(records.read(records_of(self._folder, name))) for name in self._covered}
         report = evaluate(Run(
             flights=self._flights, stored=stored, covered=self._covered, records=received, faults=self._faults,
-            limits=_limits(), spark=spark,
+            limits=_limits(), spark=spark, steps=steps,
         ), WHOLE)  # fmt: skip
         report.differences.extend(f"subscription {name}: its checkpoint is not at the end" for name in behind)
         return report
+
+    def _analyse(
+        self, client: Client, address: str, stored: Sequence[MessageKey]
+    ) -> tuple[dict[str, Tally], list[Step]]:  # fmt: skip
+        """What one session of Spark's says and does.
+
+        Of the live log stays what was published when both kills were over: an earlier host's segments can be dropped.
+        """
+        self._screen.say("counting with Spark")
+        with spark_side(address, self._folder) as spark:
+            counts = spark.ask(Count(QUEUE), dict[str, Sums])
+            pipeline = Pipeline(client, address, QUEUE, self._folder, self._screen)
+            covered = {name: len(of) for name, of in self._covered.items()}
+            held = max(number for _, number in stored[: _share(len(stored), HOLD_AT)])
+            steps = pipeline.run(spark, self._flights, covered, MessageId(held).timestamp_ms)
+        return {carrier: Tally(*sums) for carrier, sums in counts.items()}, steps
 
     def _publish(self, client: Client, receiver: Receiver, host: HostProcess) -> list[MessageKey]:
         total = len(self._flights)

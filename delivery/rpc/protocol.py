@@ -124,7 +124,8 @@ def decode_reply(service: str, method: str, seqid: int, frame: memoryview) -> An
         raise ProtocolError(f"a message that is not the reply to call {seqid} ({method})")
     if kind == TMessageType.EXCEPTION:
         refusal = decoder.struct(TApplicationException)
-        return ProtocolError(f"the peer refused {method}: {str(refusal.message)[:_ERROR_TEXT_MAX]}")
+        hint = "; it is older than this program" if refusal.type == TApplicationException.UNKNOWN_METHOD else ""
+        return ProtocolError(f"the peer refused {method}: {str(refusal.message)[:_ERROR_TEXT_MAX]}{hint}")
     made = methods(service)[method].result
     outcome = decoder.struct(made)
     if (error := getattr(outcome, "error", None)) is not None:

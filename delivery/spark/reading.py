@@ -57,14 +57,25 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
         return  # what Spark makes of an empty plan
     span, options = Span(*task.span), task.chosen(options)
     rows = 0
+    chosen = options.topics or options.filter or task.view is not None
     with engine(options.zookeeper, PATIENCE_SECONDS) as hosts:
         for part in _batches(hosts, options, span, task.view):
             rows += part.num_rows
             yield part
-    chosen = options.topics or options.filter or task.view is not None
-    if rows < span.messages and options.fail_on_loss and not chosen:
+        if rows != span.messages and options.fail_on_loss and not chosen:
+            _check_there(hosts, span)
+
+
+def _check_there(hosts: Engine, span: Span) -> None:
+    """Raises MessagesLost unless all is still stored that was when the read was planned.
+
+    How many rows come of it does not tell: the engine's own bookkeeping is counted, and messages that were stored
+    before a transaction showed them are counted where they were stored.
+    """
+    there = hosts.call(span.queue, span.partition, "countMessages", span.queue, span.partition, span.after, span.until)
+    if there < span.messages:
         raise MessagesLost(
-            f"{span.messages - rows} of {span.messages} messages of {span.queue}/{span.partition} between ids"
+            f"{span.messages - there} of {span.messages} messages of {span.queue}/{span.partition} between ids"
             f" {span.after} and {span.until} vanished before they were read; failOnDataLoss=false reads what is there"
         )
 
@@ -73,10 +84,13 @@ def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None
     after = span.after
     while after < span.until:
         reply = _read(hosts, options, span, after, view)
-        for at, header in headers_in(reply.batches):
-            if header.base_id <= span.until:
-                batch = open_batch(bytes(reply.batches[at : at + header.length]), header)
-                yield to_arrow(batch, span.queue, options.columns, after, span.until)
+        batches = [
+            open_batch(bytes(reply.batches[at : at + header.length]), header)
+            for at, header in headers_in(reply.batches)
+            if header.base_id <= span.until
+        ]
+        if batches:
+            yield to_arrow(batches, span.queue, options.columns, after, span.until)
         if reply.position <= after and view is not None:
             raise MetadataUnavailable(  # a manager that was taken over from has told what is committed
                 f"a transaction that holds up {span.queue}/{span.partition} has come up since the read was planned"

@@ -1,9 +1,10 @@
-"""`hoot demo` as a user types it: short, through both kills, with Spark."""
+"""`hoot demo` as a user types it: short, through both kills, with Spark and all that it does afterwards."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from tests.integration.embedded import ROOT, descendants, eventually, running
 
 EVENTS = 6_000
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.spark
 def test_the_demo_survives_its_kills_and_agrees_with_file_and_spark(tmp_path: Path) -> None:
     with demo(tmp_path, "--json") as process:
-        output, told = process.communicate(timeout=200)
+        output, told = process.communicate(timeout=500)
     assert process.returncode == 0, told
     report = json.loads(output)
     assert report["events"] == EVENTS
@@ -51,6 +52,11 @@ def test_the_demo_survives_its_kills_and_agrees_with_file_and_spark(tmp_path: Pa
     assert rows["all"]["distinct"] == EVENTS > rows["jfk"]["distinct"] > 0
     assert all(row["distinct"] == row["expected"] and row["calm_p50_ms"] > 0 for row in rows.values())
     assert sum(one["spark"]["flights"] for one in report["carriers"]) == EVENTS
+    steps = [(one["name"], one["expected"], one["found"]) for one in report["steps"]]
+    assert [name for name, _, _ in steps] == ["archive", "trim", "replay", "deliver", "audit", "audit", "audit"]
+    assert all(expected == found > 0 for _, expected, found in steps)
+    before, now = (float(size) for size in re.findall(r"([\d.]+) MB", report["steps"][1]["note"]))
+    assert now < before, "the live log is shorter than it was"
     assert "kill -9 the subscriber's process" in told
     assert "kill -9 the region host" in told
     assert list(tmp_path.iterdir()) == [], "the demo's folder is removed"

@@ -13,6 +13,7 @@ from delivery.demo.flights import Flight, Tally
 from delivery.demo.records import Received, RecordFile
 from delivery.demo.report import Delivered, Fault, Limits, Report, Run, evaluate, tally_of
 from delivery.demo.show import show
+from delivery.demo.steps import Step
 
 COUNT = 40
 PARTITIONS = 2
@@ -30,6 +31,7 @@ def flight(number: int) -> Flight:
 
 FLIGHTS = [flight(number) for number in range(COUNT)]
 STORED = [(number % PARTITIONS, 1_000 + number) for number in range(COUNT)]
+STEP = Step(name="archive", what="archived", expected=COUNT, found=COUNT, seconds=1.0)
 JFK = [number for number in range(COUNT) if FLIGHTS[number].origin == "JFK"]
 
 
@@ -47,6 +49,7 @@ def run(callbacks: list[Received] | None = None, **changed: object) -> Run:
         "flights": FLIGHTS, "stored": STORED, "covered": {"all": range(COUNT), "jfk": JFK},
         "records": {"all": plain if callbacks is None else callbacks, "jfk": [called(number) for number in JFK]},
         "faults": [KILL], "limits": Limits(messages=5, bytes=10_000), "spark": tally_of(FLIGHTS),
+        "steps": [STEP],
     }  # fmt: skip
     return Run(**{**fields, **changed})  # type: ignore[arg-type]
 
@@ -81,6 +84,13 @@ def test_a_lost_message_is_missing_and_makes_the_counts_differ() -> None:
     assert (row.missing, row.distinct, row.out_of_order, row.duplicates) == (1, COUNT - 1, 0, 0)
     assert "subscription all: not delivered: 1" in report.differences
     assert any(difference.startswith("carrier UA: file 20 flights") for difference in report.differences)
+
+
+def test_a_step_afterwards_that_is_not_as_it_should_be_is_a_difference() -> None:
+    short = msgspec.structs.replace(STEP, found=COUNT - 1)
+    report = evaluate(run(steps=[STEP, short]), "all")
+    assert report.differences == ["archive, archived: 39 of 40"]
+    assert report.steps == [STEP, short]
 
 
 def test_nothing_delivered_at_all_is_a_difference_and_has_no_times() -> None:

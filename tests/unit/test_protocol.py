@@ -185,6 +185,13 @@ def test_an_unknown_method_is_refused_by_name() -> None:
     )
 
 
+def test_whoever_asks_an_older_program_is_told_so() -> None:
+    frame = content(encode_refusal(Call("RegionHost", "locateMessages", 4, None)))
+    error = decode_reply("RegionHost", "locateMessages", 4, memoryview(frame))
+    assert isinstance(error, ProtocolError)
+    assert error.message == "the peer refused locateMessages: there is no such method; it is older than this program"
+
+
 @pytest.mark.parametrize("wrong", [("publish", 8), ("read", 7)], ids=["another number", "another method"])
 def test_a_reply_to_another_call_is_refused(wrong: tuple[str, int]) -> None:
     frame = content(encode_error(CALL, HootError("x")))

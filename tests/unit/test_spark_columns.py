@@ -1,0 +1,77 @@
+"""Batches become Arrow: for Spark the same rows as the messages that anybody else reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, strategies as st
+
+from delivery.batch import Batch, encode, open_batch, select, stamp
+from delivery.filters import filter_of
+from delivery.ids import first_id_at
+from delivery.model import encode_headers
+from delivery.spark.columns import COLUMNS, to_arrow
+from tests.strategies import bodies, header_maps, keys, topics
+
+BEGIN = first_id_at(1_700_000_000_000)
+messages = st.tuples(bodies, keys, topics, header_maps)
+
+
+def bytes_of(some: list[Any], first: int) -> bytes:
+    data = encode([(body, key, topic, encode_headers(headers)) for body, key, topic, headers in some], 3)
+    return stamp(open_batch(data).header, data, first, 1)[1]
+
+
+def batch_of(some: list[Any], first: int) -> Batch:
+    return open_batch(bytes_of(some, first))
+
+
+def rows_of(batches: list[Batch]) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": one.key, "value": one.body, "topic": one.topic, "partition": 3, "offset": one.number,
+            "timestampType": 0, "headers": [{"key": name, "value": value} for name, value in one.headers.items()],
+            "queue": "q",
+        }
+        for batch in batches
+        for one in batch.messages("q")
+    ]  # fmt: skip
+
+
+def read(batches: list[Batch], after: int = 0, until: int = 2**62) -> list[dict[str, Any]]:
+    arrow = to_arrow(batches, "q", COLUMNS, after, until)
+    arrow.validate(full=True)
+    rows: list[dict[str, Any]] = arrow.to_pylist()
+    for row in rows:
+        assert round(row.pop("timestamp").timestamp() * 1000) == row["offset"] >> 15
+    return rows
+
+
+@given(st.lists(st.lists(messages, min_size=1, max_size=12), min_size=1, max_size=4), st.data())
+def test_the_rows_are_the_messages_between_the_ends(several: list[Any], data: st.DataObject) -> None:
+    batches, at = list[Batch](), BEGIN
+    for some in several:
+        batches.append(batch_of(some, at))
+        at += len(some) + data.draw(st.integers(0, 3))
+    assert read(batches) == rows_of(batches)
+    after, until = data.draw(st.integers(BEGIN - 1, at)), data.draw(st.integers(BEGIN - 1, at))
+    assert read(batches, after, until) == [row for row in rows_of(batches) if after < row["offset"] <= until]
+
+
+@given(st.lists(st.tuples(bodies, keys, st.sampled_from(["a", "b"]), header_maps), min_size=1, max_size=40))
+def test_what_a_filter_leaves_of_a_batch_keeps_its_ids(some: list[Any]) -> None:
+    some.append((b"kept", b"k", "b", {}))
+    data = bytes_of(some, BEGIN)
+    whole = open_batch(data)
+    wanted = filter_of(("b",), "")
+    assert wanted is not None
+    left = select(whole.header, data, wanted)
+    assert left is not None
+    assert read([open_batch(left)]) == [row for row in rows_of([whole]) if row["topic"] == "b"]
+
+
+def test_only_the_columns_that_are_asked_for_are_made() -> None:
+    batch = batch_of([(b"x", None, "t", {})], BEGIN)
+    assert to_arrow([batch], "q", ("value", "offset"), 0, BEGIN).schema.names == ["value", "offset"]
+    assert to_arrow([batch], "q", COLUMNS, 0, BEGIN).schema.field("key").type == pa.binary()
