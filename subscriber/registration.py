@@ -2,8 +2,8 @@
 
 Durable: the SubscriptionRecord (queue, partitions with their starts, topics, filter). Ephemeral: the ListenerRecord
 (address, port, token, in a group the member), which says that this subscriber is attached now. All is checked before
-any is written. Members of a group that start at the same moment are told apart by the version of the durable record:
-whoever planned with an older one plans again (BadVersion).
+any is written. Who starts at the same moment is told apart by the version of the durable record: whoever planned with
+an older one plans again (BadVersion).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from subscriber.hosts import Hosts
 from subscriber.subscription import is_pattern
 
 _PLANS_MAX = 10
-"""For joining a group, while others change it at the same moment."""
+"""For attaching, while others change the subscription at the same moment."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -143,14 +143,17 @@ class SubscriberZooKeeper:
         return record
 
     def join(self, request: Request, plan: Plan, listener: ListenerRecord) -> SubscriptionRecord:
-        """`register`; when other members of a group did so at the same moment, by another plan. Gives what it wrote."""
+        """`register`; when others changed the subscription at the same moment, by another plan. Gives what it wrote.
+
+        Raises what `plan` and `register` do; BadVersion when others change it all the time, or changed its kind.
+        """
         for _ in range(_PLANS_MAX):
             try:
                 return self.register(plan, listener)
             except BadVersion:
-                if not listener.member:
-                    raise
                 plan = self.plan(request)
+                if plan.member != listener.member:
+                    raise
         raise BadVersion(f"subscription {self._name!r} on queue {request.queue!r} is changed all the time: try again")
 
     def renew(self, record: SubscriptionRecord, listener: ListenerRecord) -> Renewed:

@@ -55,7 +55,7 @@ class Runtime:
         self._settings = settings
         self._zookeeper, self._registration, self._dispatcher = self._make_parts()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
-        self._telling = Telling(on_event, self._dispatcher.submit, self._stop_by)
+        self._telling = Telling(on_event, self._dispatcher.submit, self._service.lookout.at, self._stop_by)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()

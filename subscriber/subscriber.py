@@ -11,7 +11,7 @@ from typing import Self
 import trio
 
 from delivery import logs
-from delivery.errors import Closed, UnknownSubscription
+from delivery.errors import Closed, HootError, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.flow import FlowGiven
@@ -207,8 +207,10 @@ class Subscriber(Declaration):
 
         try:
             trio.run(main)
-        except BaseException as error:  # noqa: BLE001 - raised by `start` or `run`, in the program's own thread
-            self._error = error
+        except BaseException as error:
+            self._error = error  # raised by `start` or `run`, in the program's own thread
+            if not isinstance(error, HootError):  # nobody may wait in `run`
+                log.error("subscriber %s ended unexpectedly", self.name, exc_info=error)
         finally:
             self._runtime = None
             started.put(self._error)

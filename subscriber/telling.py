@@ -2,7 +2,8 @@
 
 What a push comes to is told on the thread that handles it, which waits for that. A change of state is noticed by the
 loop, which waits for nobody: it is told by the next job of the subscription's strand. So a callback that hangs holds up
-its own subscription, as one for messages does, and no other one.
+its own subscription, as one for messages does, and no other one; and as of one for messages, the subscription's verdict
+tells where it hangs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from delivery import logs
@@ -24,6 +26,10 @@ log = logs.logger(__name__)
 Call = Callable[[Event], object]
 Submit = Callable[[Hashable, Job], None]
 """Has a job done after those of its strand before it."""
+Looked = Callable[[str, int], AbstractContextManager[None]]
+"""To be entered while the application is called for a partition of a queue (looking.Lookout.at)."""
+
+_NO_PARTITION: Final = -1
 
 
 class Teller:
@@ -56,9 +62,11 @@ class Teller:
 class Telling:
     """Tells of all subscriptions of a started subscriber."""
 
-    def __init__(self, call: Call, submit: Submit, on_end: Callable[[BaseException], object]) -> None:
+    def __init__(
+        self, call: Call, submit: Submit, looked: Looked, on_end: Callable[[BaseException], object]
+    ) -> None:  # fmt: skip
         """`on_end` hears of what comes out of a callback without being an Exception, as SystemExit does."""
-        self._call, self._submit, self._on_end = call, submit, on_end
+        self._call, self._submit, self._looked, self._on_end = call, submit, looked, on_end
         self._tellers: dict[str, Teller] = {}
         """By queue."""
 
@@ -81,8 +89,10 @@ class Telling:
         return self._tellers.setdefault(queue, Teller(self._call_safely)) if found is None else found
 
     def _call_safely(self, event: Event) -> None:
+        partition = _NO_PARTITION if event.partition is None else event.partition
         try:
-            self._call(event)
+            with self._looked(event.queue, partition):
+                self._call(event)
         except Exception:
             log.exception("a callback for events failed")
         except BaseException as error:  # noqa: BLE001 - what ends a program ends the subscriber, not its thread

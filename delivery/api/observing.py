@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from delivery.batch import peek
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
 from delivery.dispatch.delivery import Delivery
@@ -116,8 +115,8 @@ async def _with_lag(seen: Observation, owned: OwnedPartition) -> Observation:
         return msgspec.structs.replace(seen, lag=0, lag_bytes=0)
     lag = await owned.count(seen.position, seen.last)
     bounds = await owned.bounds()
-    chunk = await owned.read(seen.position, 1)
-    header = None if chunk is None else peek(chunk.data)
+    chunk = await owned.read_stored(seen.position, 1)
+    header = None if chunk is None else chunk.headers[0]
     oldest = 0 if header is None else MessageId(max(header.base_id, seen.position + 1)).timestamp_ms
     size = round(lag * bounds.bytes / bounds.messages) if bounds.messages else 0
     return msgspec.structs.replace(seen, lag=lag, lag_bytes=size, oldest_ms=oldest if lag else 0)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from delivery.batch import Header, is_aside
+from delivery.batch.layout import HEADERS
 from delivery.batch.select import Refuses
 from delivery.messaging.groups import Group, as_messages, group_of, holds_no_bodies, is_marker
 from delivery.storage.base import Chunk
@@ -19,7 +20,7 @@ def has_markers(chunk: Chunk) -> bool:
     """Whether something of a chunk stands for messages elsewhere."""
     at = 0
     for header in chunk.headers:
-        if is_marker(header, chunk.data, at):
+        if header.flags & HEADERS and is_marker(header, chunk.data, at):  # a marker has its pointer there
             return True
         at += header.length
     return False

@@ -88,7 +88,7 @@ class PartitionReader:
     async def locate(self, owned: OwnedPartition, after: int, until: int, counts: Sequence[int]) -> list[int]:
         """See `storage.locating.locate`."""
         count = partial(self._store.count, owned.key)
-        return await trio.to_thread.run_sync(locate, count, after, until, counts, limiter=self._limiter)
+        return await hop.run_sync(locate, count, after, until, counts, limiter=self._limiter)
 
 
 class OwnedPartition:

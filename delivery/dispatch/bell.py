@@ -21,5 +21,5 @@ class Bell:
 
     def ring(self) -> None:
         """Wake all who wait."""
-        if self._waiting is not None:
+        if self._waiting:
             self._waiting.unpark_all()

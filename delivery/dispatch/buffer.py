@@ -53,6 +53,11 @@ class Buffer:
         return piece if isinstance(piece, Piece) and fits else self._cut_first(messages_max, bytes_max)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._pieces
+
+    @property
     def is_full(self) -> bool:
         """Whether a piece would have to wait."""
         messages_max, bytes_max = self._limits

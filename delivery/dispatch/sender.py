@@ -99,6 +99,8 @@ class MessageSender:
     @guarded
     def pump(self) -> None:
         """Push what is in the buffer, as far as window, gate and connection let it."""
+        if self._current is None or self._current.buffer.is_empty:
+            return
         largest = self._outlet.fit()
         while (run := self._current) is not None and (piece := run.buffer.first(*largest)) is not None:
             if self._quiet or self._recalling:

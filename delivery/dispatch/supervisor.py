@@ -85,7 +85,7 @@ class Supervisor:
             await self._watch.changed(self._config.reconcile_seconds)
 
     async def _apply(self, nursery: trio.Nursery, found: dict[str, dict[str, Attached]]) -> None:
-        running = {key: one.delivery.attached for key, one in self._running.items()}
+        running = {key: one.delivery.attached for key, one in self._running.items() if key[0] in found}
         todo = steps(running, found)
         for key in todo.stop:
             await self._stop(key)

@@ -1,7 +1,8 @@
 """The host's view of the attached subscriptions (the seed's SubscriptionZooKeeper, section 3.5.3).
 
 A watch is a hint that something about a queue may have changed; what counts is the full read that follows. Every
-`reconcile_seconds` all is read without any hint, so that a lost one costs time and nothing else.
+`reconcile_seconds` the list of queues and a thousand subscriptions are read without any hint, the others in their turn
+(`turns`), so that a lost one costs time and nothing else; and each time those that could not be read or watched.
 
 Only queues that somebody is or was attached to have a folder in `/hoot/listeners`, and of these only the ones with a
 listener now are looked at any further: a host reads neither the other queues nor the detached subscriptions.
@@ -17,6 +18,7 @@ import trio
 
 from delivery import hop, logs
 from delivery.dispatch.plan import Attached
+from delivery.dispatch.turns import Turns
 from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.groups import SPREAD, fits
@@ -32,7 +34,7 @@ Place = tuple[str, str]
 """Queue and subscription."""
 Seat = tuple[str, str, str]
 """Queue, subscription and member; no member for an exclusive one."""
-K = TypeVar("K")
+K = TypeVar("K", bound=str | tuple[str, ...])
 V = TypeVar("V")
 
 
@@ -80,6 +82,10 @@ class SubscriptionWatch:
         self._watching, self._catalog = watching, catalog
         self._stale: set[str] = set()
         self._all_stale = self._list_stale = True
+        self._turn_due = False
+        self._turns = Turns()
+        self._unsure: set[str] = set()
+        """The queues of which something could not be read, or is not watched: no hint will tell of it."""
         self._hinted = trio.Event()
         self._watched: set[str] = set()
         """Paths of folders."""
@@ -101,11 +107,11 @@ class SubscriptionWatch:
         self._post = post
 
     async def changed(self, seconds: float) -> None:
-        """Return at the next hint, or after `seconds` with everything due to be read again."""
+        """Return at the next hint, or after `seconds` with what has its turn due to be read again."""
         with trio.move_on_after(seconds) as waiting:
             await self._hinted.wait()
         if waiting.cancelled_caught:
-            self._all_stale = True
+            self._turn_due = self._list_stale = True
 
     def hint(self, queue: str | None = None) -> None:
         """Something about `queue`, or about which queues are attached to, may have changed. On the trio thread."""
@@ -120,32 +126,41 @@ class SubscriptionWatch:
 
         Raises MetadataUnavailable; then everything asked for stays due.
         """
-        stale, listed, everything = self._stale, self._list_stale, self._all_stale
-        self._stale, self._list_stale, self._all_stale, self._hinted = set(), False, False, trio.Event()
+        due, listed, everything, turn = self._stale, self._list_stale, self._all_stale, self._turn_due
+        self._stale, self._hinted = set(), trio.Event()
+        self._list_stale = self._all_stale = self._turn_due = False
         try:
-            return await hop.run_sync(self._read, stale, listed or everything, everything, known)
+            if listed:
+                due = await hop.run_sync(self._due, due, known, everything, turn)
+            return await hop.run_sync(self._read, sorted(due))
         except HootError:
-            self._stale |= stale
+            self._stale |= due
             self._list_stale |= listed
             self._all_stale |= everything
+            self._turn_due |= turn
             raise
 
-    def _read(
-        self, hinted: set[str], listed: bool, everything: bool, known: frozenset[str]
-    ) -> dict[str, dict[str, Attached]]:  # fmt: skip
-        if listed:
-            self._watch(records.LISTENERS, None)
-            folders = set(self._catalog.attached_queues())
-            hinted = hinted | self._come_and_gone(folders)
-            if everything:
-                hinted = hinted | known | folders
-        stale = sorted(hinted)
+    def _due(self, hinted: set[str], known: frozenset[str], everything: bool, turn: bool) -> set[str]:
+        """The queues to be read, by the list of those that there are."""
+        self._watch(records.LISTENERS, None)
+        folders = set(self._catalog.attached_queues())
+        due = hinted | self._come_and_gone(folders)
+        if everything:
+            due |= known | folders
+        elif turn:
+            due |= self._unsure | self._turns.next(known | folders)
+        return due
+
+    def _read(self, stale: Sequence[str]) -> dict[str, dict[str, Attached]]:
+        self._unsure.difference_update(stale)
         found: dict[str, dict[str, Attached]] = {queue: {} for queue in stale}
         seats = dict(zip(stale, self._catalog.seats(stale), strict=True))
         queues = self._queues([queue for queue in stale if seats[queue]])
         places = {(queue, name): members for queue in queues for name, members in sorted(seats[queue].items())}
         for attached in self._attached(queues, places):
             found[attached.subscription.queue][attached.subscription.name] = attached
+        self._unsure.update(queue for queue, name in places if (queue, name) not in self._seen)
+        self._turns.note({queue: len(seats[queue]) for queue in stale})
         return found
 
     def _queues(self, names: Sequence[str]) -> dict[str, QueueRecord]:
@@ -180,6 +195,7 @@ class SubscriptionWatch:
             return None
         except CorruptRecord as error:
             self._complain(error)
+            self._unsure.add(place[0])
             return None
 
     def _read_subscriptions(self, places: Sequence[Place]) -> Iterable[SubscriptionRecord | CorruptRecord | None]:
@@ -197,8 +213,9 @@ class SubscriptionWatch:
         self._seen.update(places)  # before: a change may come while the others are read
         try:
             found = self._catalog.read_subscriptions(places, self._changed)
-        except Throttled:
-            return self._catalog.read_subscriptions(places)  # too many are watched: reconciling finds their changes
+        except Throttled:  # too many are watched: they are read each time, until there is room
+            self._seen.difference_update(places)
+            return self._catalog.read_subscriptions(places)
         except HootError:
             self._seen.difference_update(places)
             raise
@@ -213,6 +230,7 @@ class SubscriptionWatch:
         for key, one in zip(keys, found, strict=True):
             if isinstance(one, CorruptRecord):
                 self._complain(one)
+                self._unsure.add(key if isinstance(key, str) else key[0])
             elif one is not None:
                 yield key, one
 

@@ -82,7 +82,7 @@ class Committer:
         if group := self._take() if self._open else []:
             self._underway = group
             self._lane.put([entry.append for entry in group])
-        else:
+        elif self._idle:
             self._idle.unpark_all()
 
     def _take(self) -> Group:

@@ -63,4 +63,5 @@ class Pipeline(Generic[Item]):
         if self._chosen and self._chosen[0] is item:
             self._chosen.popleft()
         self._bytes -= self._items.pop(item)
-        self._dropped.unpark_all()
+        if self._dropped:
+            self._dropped.unpark_all()

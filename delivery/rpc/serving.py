@@ -174,7 +174,7 @@ class ServedConnection:
             except OSError as error:
                 self._end(error)
                 return
-        if outbox.waiting or reply is None or reply.work is not None:
+        if outbox.waiting or (self._read_all if reply is None else reply.work is not None):
             self._replier.unpark_all()
 
     def _next(self) -> Reply | None:

@@ -124,7 +124,10 @@ class MessageStore(Protocol):
         """What the partition holds, up to the watermark."""
 
     def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """How many messages have an id above `after` and up to `until`: index entries and at most two stretches."""
+        """How many messages have an id above `after` and up to `until`: index entries and at most two stretches.
+
+        An id that a batch keeps behind its messages counts as one.
+        """
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed.

@@ -42,7 +42,9 @@ class LocalPartitions:
         [error] = self._store.append([entry.append])
         if error is not None:
             raise error
-        return writer.stored(entry)
+        stored = writer.stored(entry)
+        writer.announce()
+        return stored
 
     def writer(self, queue: str, partition: int) -> PartitionWriter:
         """The writer of a partition, which is opened when it is needed. Raises UnknownQueue, UnknownPartition."""

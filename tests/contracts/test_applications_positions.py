@@ -57,6 +57,21 @@ def test_a_name_has_one_subscriber_until_another_takes_it_over(world: World) -> 
     assert isinstance(kept.error, SubscriptionBusy)
 
 
+def test_who_wants_some_partitions_gets_these_alone_and_others_later(world: World) -> None:
+    queue, handler = made_queue(world, partitions=3), Handler()
+    subscription = run(world, handler, partitions=[0, 2])
+    assert subscription.state == "attached"
+    for number in range(6):
+        queue.put(b"%d" % number, partition=number % 3)
+    world.until(lambda: len(handler.bodies) == 4, "those of the two partitions came")
+    world.until_acknowledged()
+    assert sorted(handler.bodies) == [b"0", b"2", b"3", b"5"]
+    world.made[0].stop()
+    run(world, handler, partitions=[0, 1, 2])
+    world.until(lambda: len(handler.bodies) == 6, "what the third has is new to it")
+    assert sorted(handler.bodies[4:]) == [b"1", b"4"]
+
+
 def test_who_wants_a_new_subscription_does_not_get_one_that_is_there(world: World) -> None:
     queue, handler = made_queue(world), Handler()
     queue.put(b"0")

@@ -101,6 +101,12 @@ class Watcher:
     def distinct(self) -> int:
         return sum(len(set(ids)) for ids in self.ids().values())
 
+    def in_order(self) -> dict[int, int]:
+        """Per partition how many messages came, each behind all before it when it came first."""
+        first = {partition: list(dict.fromkeys(ids)) for partition, ids in self.ids().items()}
+        assert all(ids == sorted(ids) for ids in first.values())
+        return {partition: len(ids) for partition, ids in first.items()}
+
     def longest_pause(self, partition: int, since: float) -> float:
         """Between two callbacks of a partition, in seconds, the first one before `since` included."""
         times = [at for at, number, _ in self.seen if number == partition]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -212,6 +213,45 @@ def test_a_push_to_a_plain_listener_that_cannot_be_read_is_answered_and_the_next
         assert answers[1].position == 0
 
     simulated(story)
+
+
+def test_a_connection_to_a_plain_listener_that_fails_in_a_way_nobody_foresaw_is_replaced() -> None:
+    failures: list[Exception] = [ZeroDivisionError("planted")]
+    opened: list[Open] = []
+
+    class Plain(Open):
+        async def call(self, *called: object) -> Any:
+            await trio.lowlevel.checkpoint()
+            if called[1] == "hello":
+                return "t"
+            if failures:
+                raise failures.pop()
+            return 0
+
+        async def aclose(self) -> None:
+            self.break_()
+            await super().aclose()
+
+    async def connect(*_: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        opened.append(Plain())
+        return opened[-1]
+
+    async def story(lines: Lines) -> None:
+        answers: list[Any] = []
+        link = Link("q", "mail", msgspec.structs.replace(RECORD, protocol="plain"), CONFIG, lines)
+        link.begin()
+        broken = await link.target()
+        broken.push(STREAM, 1, 0, batch_at(100, "a"), answers.append)
+        await eventually(lambda: bool(answers))
+        assert isinstance(answers.pop(), SubscriberUnreachable)
+        await eventually(lambda: len(opened) == 2)
+        (await link.target()).push(STREAM, 2, 0, batch_at(100, "a"), answers.append)
+        await eventually(lambda: bool(answers))
+        assert (answers[0].status, answers[0].position) == (0, 100)
+        link.end()
+
+    linked(story, connect)
 
 
 class NoHints:

@@ -13,13 +13,14 @@ from delivery.api.rest.requests import Published, PublishRequest
 from delivery.api.scanners import Cursor, Range
 from delivery.batch import Header, encode, is_aside, without_asides
 from delivery.cluster.partition import OwnedPartition
+from delivery.dispatch.bounding import BoundedSource
 from delivery.ids import first_id_at
 from delivery.messaging import marks
 from delivery.messaging.ids import number_of
 from delivery.model import QueueSettings
 from tests.histories import record_of
 from tests.hosting import Scene, ScriptedCluster, play
-from tests.readers import pushed
+from tests.readers import messages_of, pushed
 from tests.writers import writers
 
 TOPIC = Topic("ns", "t")
@@ -143,6 +144,18 @@ def test_a_marker_that_covers_no_ids_for_its_messages_shows_them_to_nobody_here(
         await clients.scene.publisher.begin(TOPIC.queue, 0, marker, aside=True).wait()
         await clients.publish(b"behind")
         assert await clients.bodies() == await clients.bodies(1000) == [b"behind"]
+
+    told(story)
+
+
+def test_to_whom_only_the_newest_messages_matter_the_newest_of_a_group_come() -> None:
+    async def story(clients: Clients) -> None:
+        await clients.publish(b"before")
+        await clients.store(clients.first, b"a", b"b", b"c")
+        await clients.show(clients.first)
+        chunk = await BoundedSource(clients.owned, 2).read(0, 1000)
+        assert chunk is not None
+        assert [one.body for one in messages_of(chunk.data, 0)] == [b"b", b"c"]
 
     told(story)
 

@@ -60,3 +60,27 @@ def test_every_invariant_of_the_simulation_is_broken_by_a_planted_mistake(invari
     planted = quoted(table(invariant)[invariant][1])
     assert planted
     assert all(invariant in PLANTED[name].breaks.split() for name in planted)
+
+
+STARRED = """
+TestMetadataManager.testSubscriptionData TestUpdateSubscriptionState.testConsumeWhenTopicRelease
+TestUpdateSubscriptionState.testConsumeWhenHubShutdown TestHedwigHub.testServerRedirect TestHedwigHub.testServerFailover
+TestHedwigHub.testConsumedMessagesInOrder TestHedwigHub.testStopDelivery TestHedwigHub.testCreateSubscriptionFailure
+testAttachToSubscriptionFailure TestPubSubClient.testSyncPublishWithResponse
+TestPubSubClient.testSyncSubscribeForceAttach TestThrottlingDelivery.testServerSideThrottle
+TestThrottlingDelivery.testThrottleWithServerSideFilter TestMessageFilter.testServerSideMessageFilter
+MessageBoundedPersistenceTest.testBasicBounding testMultipleSubscribers
+"""
+"""What Hedwig asks of subscriptions, as far as it matters most."""
+
+
+def test_what_hedwig_asks_of_subscriptions_is_asked_by_tests_that_are_there() -> None:
+    rows = table(r"`[A-Z]\w+.*")
+    there = {
+        name
+        for path in (TOP / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (\w+)", path.read_text(), re.MULTILINE)
+    }
+    named = [quoted(cells[0]) for cells in rows.values()]
+    assert all(names and names <= there for names in named), [names - there for names in named if not names <= there]
+    assert set(STARRED.split()) <= set.union(*map(quoted, rows))

@@ -75,3 +75,9 @@ def test_only_the_columns_that_are_asked_for_are_made() -> None:
     batch = batch_of([(b"x", None, "t", {})], BEGIN)
     assert to_arrow([batch], "q", ("value", "offset"), 0, BEGIN).schema.names == ["value", "offset"]
     assert to_arrow([batch], "q", COLUMNS, 0, BEGIN).schema.field("key").type == pa.binary()
+
+
+def test_any_number_of_topics_may_be_in_a_batch() -> None:
+    for count in (1, 2, 256, 257, 1000):
+        batch = batch_of([(b"", None, f"t{number}", {}) for number in range(count)], BEGIN)
+        assert read([batch]) == rows_of([batch])

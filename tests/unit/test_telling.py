@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 import pytest
+import trio
 
+from subscriber.looking import Lookout
 from subscriber.strands import Strands
 from subscriber.subscription import Event, Kind
 from subscriber.telling import EVENTS_MAX, Telling
@@ -19,6 +22,11 @@ SECONDS = 30.0
 
 def nothing(*_: object) -> None:
     """Somebody is told, and does nothing."""
+
+
+def unseen(_queue: str, _partition: int) -> AbstractContextManager[None]:
+    """Nobody looks."""
+    return nullcontext()
 
 
 class Application:
@@ -47,7 +55,7 @@ def numbers(events: list[Event]) -> list[int | None]:
 def test_a_callback_that_hangs_holds_up_the_events_of_its_own_subscription_alone() -> None:
     application, idle = Application("stuck"), threading.Event()
     strands = Strands(2, idle.set, on_error=nothing)
-    telling = Telling(application, strands.submit, nothing)
+    telling = Telling(application, strands.submit, unseen, nothing)
     telling.tell_soon(event("stuck", 0), "stuck")
     assert application.hung.wait(SECONDS)
     for number in range(1, 5):
@@ -78,7 +86,7 @@ class Later:
 
 def test_what_happened_before_is_told_first_whoever_tells() -> None:
     application, later = Application(), Later()
-    telling = Telling(application, later.submit, nothing)
+    telling = Telling(application, later.submit, unseen, nothing)
     telling.tell_soon(event("q", 1), "q")
     telling.tell(event("q", 2))
     telling.tell_soon(event("q", 3), "q")
@@ -90,7 +98,7 @@ def test_changes_that_wait_are_bounded_the_last_ones_are_told_and_the_others_log
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     application, later = Application(), Later()
-    telling = Telling(application, later.submit, nothing)
+    telling = Telling(application, later.submit, unseen, nothing)
     for number in range(EVENTS_MAX + 3):
         telling.tell_soon(event("q", number, "suspended"), "q")
     assert later.jobs.qsize() == 1
@@ -109,7 +117,7 @@ def test_no_two_callbacks_of_a_subscription_run_at_the_same_time_however_many_th
         running.pop()
 
     strands = Strands(4, idle.set, on_error=nothing)
-    telling = Telling(callback, strands.submit, nothing)
+    telling = Telling(callback, strands.submit, unseen, nothing)
     for number in range(40):
         strands.submit(number, lambda number=number: telling.tell(event("q", number)))  # type: ignore[misc]
     strands.stop()
@@ -125,8 +133,25 @@ def test_one_that_raises_is_logged_and_one_that_ends_the_program_is_told_of(capl
         if errors:
             raise errors.pop()
 
-    telling = Telling(callback, Later().submit, ended.append)
+    telling = Telling(callback, Later().submit, unseen, ended.append)
     for number in range(3):
         telling.tell(event("q", number))
     assert "a callback for events failed" in caplog.text
     assert [type(one) for one in ended] == [SystemExit]
+
+
+@pytest.mark.parametrize("number", [None, 3])
+def test_where_a_callback_hangs_is_told_to_who_looks(number: int | None) -> None:
+    application, idle = Application("stuck"), threading.Event()
+    strands, lookout = Strands(1, idle.set, on_error=nothing), Lookout(lambda _: None)
+    telling = Telling(application, strands.submit, lookout.at, nothing)
+    strands.submit("stuck", lambda: telling.tell(Event("attached", "stuck", partition=number)))
+    assert application.hung.wait(SECONDS)
+    [found] = trio.run(lookout.look)
+    assert (found.queue, found.partition, found.moving) == ("stuck", -1 if number is None else number, False)
+    assert "Application.__call__ (test_telling.py" in found.name
+    assert "self.go.wait(SECONDS)" in found.stack
+    application.go.set()
+    strands.stop()
+    assert idle.wait(SECONDS)
+    assert trio.run(lookout.look) == []

@@ -39,8 +39,9 @@ _PACKED: Final = {"topic": "topic", "key": "key", "headers": "block", "value": "
 """The columns that make a payload, and what `batch.arrow` calls them."""
 _ABOUT: Final = "hoot."
 """How the names of what a file tells of itself begin."""
-_ENDS: Final = "ends"
-"""By row group, in JSON, the last id where its last batch covers ids behind those of its rows."""
+_BEYOND: Final = "beyond"
+Beyond = tuple[int, int]
+"""Of a row group in which batches cover ids behind those of their rows: the last one, and how many there are."""
 
 
 class Writer:
@@ -54,7 +55,7 @@ class Writer:
         )
         self._group: list[pa.RecordBatch] = []
         self._group_bytes = self._groups = 0
-        self._ends: dict[int, int] = {}
+        self._beyond: dict[int, Beyond] = {}
         self.messages = 0
         self.bytes = 0
         """Of the batches."""
@@ -67,15 +68,13 @@ class Writer:
         """The next batch. Raises CorruptRecord, OSError."""
         rows, raw = _rows_of(data, header)
         self._group.append(rows)
-        self.messages += header.count
+        self.messages += header.span
         self.bytes += len(data)
         self.digest = google_crc32c.extend(self.digest, raw)
         self.first_id = self.first_id or header.base_id
         self.last_id = header.last_id
-        if header.span == header.count:
-            self._ends.pop(self._groups, None)
-        else:
-            self._ends[self._groups] = header.last_id
+        if more := header.span - header.count:
+            self._beyond[self._groups] = (header.last_id, self._beyond.get(self._groups, (0, 0))[1] + more)
         self._group_bytes += len(data)
         if self._group_bytes >= GROUP_BYTES:
             self._flush()
@@ -84,7 +83,7 @@ class Writer:
         """End the file; it tells `about` itself. Raises OSError."""
         if self._group:
             self._flush()
-        told = {**about, _ENDS: json.dumps(self._ends)}
+        told = {**about, _BEYOND: json.dumps(self._beyond)}
         self._file.add_key_value_metadata({_ABOUT + name: str(value) for name, value in told.items()})
         self._file.close()
 
@@ -102,9 +101,9 @@ class Reader:
         try:
             self._file = pq.ParquetFile(path)
             metadata = self._file.metadata
-            ends = json.loads(self.about.get(_ENDS, "{}"))
+            beyond = json.loads(self.about.get(_BEYOND, "{}"))
             self.groups = [
-                _group(metadata.row_group(number), ends.get(str(number), 0))
+                _group(metadata.row_group(number), *beyond.get(str(number), (0, 0)))
                 for number in range(metadata.num_row_groups)
             ]
         except FileNotFoundError:
@@ -147,7 +146,7 @@ def check(path: Path, messages: int, digest: int) -> None:
         for group in range(len(reader.groups)):
             for header, data in reader.batches(group):
                 found = google_crc32c.extend(found, data[:HEADER_BYTES])
-                count += header.count
+                count += header.span
                 if header.base_id <= last_id:
                     raise ArchiveUnreadable(f"{path}: its batches are not in the order of their ids")
                 last_id = header.last_id
@@ -166,9 +165,9 @@ def checksum(path: Path) -> tuple[int, int]:
     return size, crc
 
 
-def _group(metadata: Any, end: int) -> Group:  # noqa: ANN401 - pyarrow has no types
+def _group(metadata: Any, end: int, more: int) -> Group:  # noqa: ANN401 - pyarrow has no types
     statistics = metadata.column(0).statistics
-    return Group(statistics.min, max(statistics.max, end), metadata.num_rows)
+    return Group(statistics.min, max(statistics.max, end), metadata.num_rows + more)
 
 
 def _rows_of(data: bytes, header: Header) -> tuple[pa.RecordBatch, bytes]:

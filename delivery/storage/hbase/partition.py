@@ -182,11 +182,7 @@ class Partition:
         if message_id >= held.last_id:
             return held.messages
         following = next(self.place.counting(held, message_id + 1, page=1), None)
-        base = held.base_around(message_id, following)
-        around = None if base is None else next(self.place.counting(held, base, page=1), None)
-        if around is not None:
-            return around.messages_before + min(message_id - around.header.base_id + 1, around.header.count)
-        return held.messages if following is None else following.messages_before
+        return held.rank(message_id, following)
 
     def _explain(self, error: Incomplete) -> None:
         """Say why a batch that counts is not whole: a newer owner trimmed it, or it is damaged."""

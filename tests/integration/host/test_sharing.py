@@ -155,6 +155,23 @@ def test_subscribers_see_of_a_move_one_event_and_every_message(two: Several) -> 
     assert [event for event in watcher.events if event.kind == "moved"] == moved
 
 
+def test_what_was_handled_when_a_partition_moves_does_not_come_again_however_little_it_was(two: Several) -> None:
+    put: list[int] = []
+
+    def all_came() -> bool:
+        return set(put) <= set(watcher.ids().get(5, ()))
+
+    with Watcher(two.zookeeper, "orders") as watcher, connect(two.zookeeper) as client:
+        queue = client.queue("orders")
+        for _ in range(3):
+            put += [queue.put(b"x", partition=5).id for _ in range(10)]
+            eventually(all_came, "all of it is handled")
+            client.placement.move("orders", 5, two.hosts[1 - two.owner("orders", 5)])
+        put.append(queue.put(b"last", partition=5).id)
+        eventually(all_came, "the last one is handled")
+        assert watcher.ids()[5] == put
+
+
 def test_a_drained_host_gives_everything_away_and_takes_nothing(three: Several) -> None:
     def story(three: Several, watcher: Watcher) -> None:
         since = time.monotonic()

@@ -1,6 +1,7 @@
 """Hosts are killed at each point of a transaction: no group is seen in part, and what was committed stays.
 
-Two topics: in one a group of stored bodies, in the other messages with their bodies. A reader looks all the time.
+Two topics: in one a group of stored bodies, in the other messages with their bodies. A reader looks all the time, and a
+subscription gets what is committed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from delivery import connect
 from delivery.embedded import EmbeddedZooKeeper
 from tests.integration.background import Background
 from tests.integration.embedded import eventually
 from tests.integration.rest.conftest import several_on
-from tests.integration.several import Several
+from tests.integration.several import Several, Watcher
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
@@ -181,7 +183,8 @@ def test_no_group_is_seen_in_part_and_nothing_is_lost_that_was_committed(
             cluster.insist("PUT", f"{cluster.topics}/{topic}")
             cluster.committed(topic, cluster.look())
         done: dict[str, bool] = {}
-        with Looking(cluster) as looking:
+        queue = f"{namespace}.{GROUPS}"
+        with Watcher(pair.zookeeper, queue, isolation="committed") as watcher, Looking(cluster) as looking:
             for number, deadly in enumerate(COMMITTING + UNDOING):
 
                 def kill(gap: str, deadly: str = deadly) -> None:
@@ -191,8 +194,16 @@ def test_no_group_is_seen_in_part_and_nothing_is_lost_that_was_committed(
                 done[f"{number}"] = perform(cluster, f"{number}", kill, undo=number >= len(COMMITTING))
             looks = looking.looks
             eventually(lambda: looking.looks > looks + 1, "one more look at all of it", 90)
+            pushed = SIZES[GROUPS] * sum(done.values())
+            eventually(lambda: watcher.distinct() >= pushed, "all that was committed is pushed", 90)
+        assert watcher.in_order() == {0: pushed}
         committed = {name for name, is_committed in done.items() if is_committed}
         assert committed, "some survive the kills"
         transaction = cluster.look()
         for topic in SIZES:
             assert whole(topic, cluster.committed(topic, transaction)) == committed
+        with connect(pair.zookeeper) as client:
+            for isolation, least in (("committed", committed), ("uncommitted", set(done))):
+                with client.queue(queue).scanner(start="earliest", isolation=isolation) as scanner:
+                    found = whole(GROUPS, [message.body.decode() for message in scanner])
+                assert committed <= found <= least

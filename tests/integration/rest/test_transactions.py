@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery import connect
+from subscriber import Message, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.several import Several, Watcher
 from tests.topics import Polled, Topics, fresh_pointer, publish_bytes, read_long, transaction
@@ -215,3 +216,46 @@ def test_what_a_transaction_stored_comes_with_its_commit_to_who_wants_what_is_co
         eventually(lambda: watcher.distinct() == 5, "the group and the message behind it are pushed")
         assert scanned() == [b"before", b"p1", b"p2", b"p3", b"behind"]
         assert [len(ids) for ids in watcher.ids().values()] == [5]
+
+
+def test_a_subscription_that_fails_within_a_group_goes_on_there_also_when_its_program_starts_again(
+    topics: Topics, topic: str, hosts: Several, namespace: str
+) -> None:
+    queue, tx, seen = f"{namespace}.{topic}", fresh_pointer(), list[bytes]()
+    topics.store(topic, b"p1", b"p2", tx=tx)
+    topics.store(topic, b"p3", b"p4", tx=tx)
+    topics.publish(topic, tx=tx)
+    topics.publish(topic, b"behind")
+    with connect(hosts.zookeeper) as client, client.queue(queue).scanner(start="earliest") as scanner:
+        ids = [message.number for message in scanner]
+
+    def handle(message: Message) -> None:
+        seen.append(message.body)
+        if message.body == b"p3" and not healed:
+            raise ValueError("not now")
+
+    def runs_until_saved(position: int) -> None:
+        subscriber = Subscriber("mail", hosts.zookeeper)
+        subscriber.subscribe(queue, start="earliest").listener(handle)
+        subscriber.start()
+        eventually(lambda: position_of(hosts, queue, "mail") == position, "the position is saved")
+        subscriber.stop()
+
+    def lag() -> int | None:
+        with connect(hosts.zookeeper) as client:
+            return client.subscription_info(queue, "mail").lag
+
+    healed = False
+    runs_until_saved(ids[1])
+    assert lag() == 3
+    assert seen[:3] == [b"p1", b"p2", b"p3"]
+    assert set(seen[3:]) <= {b"p3"}
+    healed = True
+    seen.clear()
+    runs_until_saved(ids[-1])
+    assert (seen, lag()) == ([b"p3", b"p4", b"behind"], 0)
+
+
+def position_of(hosts: Several, queue: str, subscription: str) -> int:
+    state = hosts.catalog.states(queue, subscription).get(0)
+    return 0 if state is None else state.position
