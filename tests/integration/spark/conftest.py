@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Of a few thousand rows each query is over before the code that Spark would compile for it."""
+
+
 @pytest.fixture(scope="session")
 def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine of one host."""
@@ -34,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from delivery.spark.session import local_session
 
     with mock.patch.object(PySparkLogger, "addHandler", logging.Logger.addHandler):
-        session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"))
+        session = local_session("hoot-tests", tmp_path_factory.mktemp("spark"), settings=SETTINGS)
         try:
             yield session
         finally:
