@@ -65,9 +65,9 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 	$(BIN)/ruff format
 
 # In the order of the folders the many short unit tests come last, and no worker has a long file left when the others end.
+# How many workers there are and what is not to be divided between them stands in tests/workers.py.
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		$(TEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --no-loadscope-reorder $(TEST_ARGS)
 
 nightly: $(STAMP) ## the long runs: many seeds and examples, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)

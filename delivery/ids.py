@@ -109,6 +109,13 @@ def check_start(start: Start) -> int:
     return max(start - 1, EARLIEST)
 
 
+def is_message_id(start: Start) -> bool:
+    """Whether a start that was checked is one message's id, and neither a time nor an end."""
+    if isinstance(start, str):
+        return start not in ("earliest", "latest") and isinstance(_read(start), MessageId)
+    return _is_number(start)
+
+
 def _read(text: str) -> MessageId | datetime:
     try:
         return MessageId.parse(text)

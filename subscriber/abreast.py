@@ -21,7 +21,7 @@ import msgspec
 from delivery.model import Message
 from subscriber.holding import HELD, Holding, Unhandled
 from subscriber.inbox import PartitionInbox, Status, Turn
-from subscriber.listeners import Abandoned, ListenerFailed
+from subscriber.listeners import Abandoned, ListenerFailed, failed_at
 
 
 class Work(msgspec.Struct):
@@ -148,6 +148,8 @@ class Abreast:
                 failed = error
             except Abandoned:
                 return  # the loop has ended, nobody waits for an answer
+            except BaseException as error:  # noqa: BLE001 - what else fails counts as what a listener raises
+                failed = failed_at(message, error)
         with self._lock:
             if failed is not None:
                 self._note(one, failed)

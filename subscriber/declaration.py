@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 
+from delivery import logs
 from delivery.errors import InvalidRequest
 from delivery.metastore.request import Request
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -16,7 +16,7 @@ from subscriber.service import Counters
 from subscriber.settings import ZOOKEEPER_DEFAULT, Settings
 from subscriber.subscription import Event, F, Subscription
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class Declaration:
@@ -88,8 +88,10 @@ class Declaration:
         """Call `call(event)` when a subscription changes its state, a push fails or a partition has another owner.
 
         See Event. On the thread of the subscription, between its callbacks for messages, or with `concurrency` on the
-        thread of the callback in question, but no two at the same time; for sync functions alone. What one raises
-        is logged. Raises InvalidRequest as `listener` does.
+        thread of the callback in question; those of a subscription one after another and in order. One that takes long
+        holds up its own subscription alone: callbacks for events of several may run at the same time then, and of more
+        than 100 changes of state that wait, the first are left out, which is logged. For sync functions alone. What one
+        raises is logged. Raises InvalidRequest as `listener` does.
         """
         registered = check_listener(call, "message")
         if registered.is_async:
@@ -109,6 +111,8 @@ class Declaration:
         """The checked subscription, which is among `subscriptions` now."""
         if request.queue in self.subscriptions:
             raise InvalidRequest(f"this subscriber is subscribed to queue {request.queue!r} already")
+        if manual not in (True, False):
+            raise InvalidRequest(f"manual is True or False, not {str(manual)[:40]!r}")
         given = tuple(check_listener(call, form) for form, call in listeners.items() if call is not None)
         made = Subscription(
             self.name, request, (*self._everywhere, *given), check_where(where), manual=manual,

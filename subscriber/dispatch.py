@@ -7,6 +7,8 @@ do; and those that nothing comes to end after a minute. So a Subscriber with hun
 and one to which nothing has come has none, while a thread for each would be hundreds as soon as each has got a message,
 which all want the interpreter at the same time. What a hanging callback costs the others is HELD_UP_SECONDS, once.
 
+What a job raises is a defect, for jobs answer for what callbacks raise: the threads go on, and `run` raises it.
+
 Async listeners hop from here into the loop and back. A thread that waits for a queue takes a push over in some 20 µs, a
 fourth of what `trio.to_thread` needs. Subscriptions with `concurrency` have threads and strands of their own.
 """
@@ -23,9 +25,12 @@ from typing import Any, Final
 import msgspec
 import trio
 
+from delivery import logs
 from subscriber.listeners import Abandoned, AsyncCall, Concurrency
 from subscriber.staff import Staff
 from subscriber.strands import Job, Strands
+
+log = logs.logger(__name__)
 
 HELD_UP_SECONDS: Final = 0.02
 """Less, and callbacks that take a little time would each have a thread, where one after another is as good."""
@@ -57,7 +62,7 @@ class _Errand(msgspec.Struct):
 
 
 class Dispatcher:
-    """Owns the threads while `run` runs. Jobs must not raise."""
+    """Owns the threads while `run` runs."""
 
     def __init__(self) -> None:
         self._send, self._receive = trio.open_memory_channel[_Errand](1)
@@ -66,7 +71,8 @@ class Dispatcher:
         self._tasks: set[trio.lowlevel.Task] = set()
         self._is_away = False
         """Whether the task of `run` is with an async call."""
-        self._shared = Strands(0, self._look_soon, on_crowded=partial(self.post, self._relieve_soon))
+        crowded = partial(self.post, self._relieve_soon)
+        self._shared = Strands(0, self._look_soon, on_error=self._failed, on_crowded=crowded)
         self._strands: list[Strands] = [self._shared]
         self._awaited: dict[int, _Errand] = {}
         """By the thread that waits for it."""
@@ -83,7 +89,10 @@ class Dispatcher:
         return trio.lowlevel.current_task() in self._tasks
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Make async calls for the threads until cancelled; those that come later are Abandoned."""
+        """Make async calls for the threads until cancelled; those that come later are Abandoned.
+
+        Raises what a job raised.
+        """
         self._token = trio.lowlevel.current_trio_token()
         self._tasks.add(trio.lowlevel.current_task())
         try:
@@ -99,8 +108,8 @@ class Dispatcher:
 
     def strands(self, concurrency: Concurrency) -> Strands:
         """Threads for one subscription. They end by `stop`, theirs or that of all."""
-        look = self._look_soon
-        made = Strands(1, look, Staff()) if concurrency == "auto" else Strands(concurrency, look)
+        threads, staff = (1, Staff()) if concurrency == "auto" else (concurrency, None)
+        made = Strands(threads, self._look_soon, staff, on_error=self._failed)
         others = [one for one in self._strands if one is not self._shared and not one.is_idle]
         self._strands = [self._shared, *others, made]
         return made
@@ -184,6 +193,15 @@ class Dispatcher:
             await trio.sleep(HELD_UP_SECONDS)
             waiting = self._shared.relieve()
 
+    def _failed(self, error: BaseException) -> None:
+        """A job raised: nobody knows what it has left undone."""
+        log.error("a job of the subscriber's failed unexpectedly; it ends", exc_info=error)
+        self.post(partial(self._raise_soon, error))
+
+    def _raise_soon(self, error: BaseException) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(_raise, error)
+
     def _look_soon(self) -> None:
         self.post(self._look)
 
@@ -195,3 +213,7 @@ class Dispatcher:
             while True:
                 self._receive.receive_nowait().ended.put(Abandoned())
         self._receive.close()
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from delivery import logs
 from delivery.errors import HootError, NoHost
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts, parse_address
 from delivery.rpc.pool import Pool
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 ASK_SECONDS: Final = 20.0
 """For one partition. Longer than a crashed host's session, within which another cannot take its partitions over."""

@@ -64,6 +64,13 @@ class ListenerFailed(Exception):
         return self.first - 1
 
 
+def failed_at(message: Message, error: BaseException) -> ListenerFailed:
+    """`message` was not handled because of `error`."""
+    failed = ListenerFailed(message, message.number)
+    failed.__cause__ = error
+    return failed
+
+
 class Registered(msgspec.Struct, frozen=True):
     """A listener that passed the checks."""
 
@@ -191,9 +198,7 @@ def _chosen(where: Where, messages: Iterable[Message]) -> tuple[list[Message], L
             wanted = where(message)
             _judge(wanted)
         except BaseException as error:  # noqa: BLE001 - as what a listener raises
-            failure = ListenerFailed(message, message.number)
-            failure.__cause__ = error
-            return chosen, failure
+            return chosen, failed_at(message, error)
         if wanted:
             chosen.append(message)
     return chosen, None

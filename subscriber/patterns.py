@@ -6,14 +6,13 @@ comes while the subscriber runs is taken from its first message on: nothing of i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
 import trio
 
-from delivery import hop
+from delivery import hop, logs
 from delivery.errors import HootError
 from delivery.ids import EARLIEST
 from delivery.metastore.policy import DEAD_LETTERS
@@ -23,7 +22,7 @@ from subscriber.subscription import Subscription, is_pattern
 LOOK_SECONDS: Final = 2.0
 """Between two looks at the list of queues: how late a new one is noticed. A look reads what matches, and no more."""
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Matching = Callable[[str], list[QueueRecord]]
 """The queues that match a pattern now; blocking."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
 import trio
 
-from delivery import hop
+from delivery import hop, logs
 from delivery.errors import (
     GroupMismatch,
     HootError,
@@ -33,9 +32,10 @@ from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import Counters, ListenerCalls, ListenerService
 from subscriber.settings import Settings
 from subscriber.subscription import Event, Subscription
+from subscriber.telling import Telling
 from subscriber.unwrapping import only_error
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 EventCallback = Callable[[Event], object]
 
@@ -51,11 +51,11 @@ class Runtime:
     _renew_seconds = _RENEW_SECONDS
 
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
-        """`on_event` is called on the threads that call listeners, once at a time."""
-        self._settings, self._on_event = settings, on_event
+        """`on_event` is called on the threads that call listeners, for each subscription once at a time."""
+        self._settings = settings
         self._zookeeper, self._registration, self._dispatcher = self._make_parts()
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
-        self._telling = threading.RLock()
+        self._telling = Telling(on_event, self._dispatcher.submit, self._stop_by)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
@@ -270,6 +270,7 @@ class Runtime:
         attachment.end()
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
+        self._telling.forget(attachment.subscription.queue)
         if error is not None and not self._service.attached and not self._patterns:
             self.stop(error)
 
@@ -282,19 +283,15 @@ class Runtime:
         level = logging.INFO if state == "attached" or error is None else logging.WARNING
         log.log(level, "subscription %s on %s: %s%s", subscription.name, subscription.queue, state.replace("_", " "),
                 f": {error}" if error else "")  # fmt: skip
-        self._dispatcher.submit(attachment, partial(self._tell, Event(state, subscription.queue, error)))
+        self._telling.tell_soon(Event(state, subscription.queue, error), attachment)
 
     def _tell_of_push(self, event: Event) -> None:
-        self._tell(event)
-        if event.kind == "failed" and not isinstance(event.error, Exception):  # sys.exit() in a listener, say
-            self._post(partial(self.stop, event.error))
+        self._telling.tell(event)
+        if event.kind == "failed" and event.error is not None and not isinstance(event.error, Exception):
+            self._stop_by(event.error)  # sys.exit() in a listener, say
 
-    def _tell(self, event: Event) -> None:
-        try:
-            with self._telling:
-                self._on_event(event)
-        except Exception:
-            log.exception("a callback for events failed")
+    def _stop_by(self, error: BaseException) -> None:
+        self._post(partial(self.stop, error))
 
     def _hint(self) -> None:
         self._hinted.set()
@@ -313,4 +310,10 @@ class Runtime:
     def _post(self, call: Callable[[], object]) -> None:
         assert self._token is not None
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(call)
+            self._token.run_sync_soon(self._called, call)
+
+    def _called(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - `run` raises it; from here it would end the application's loop
+            self.stop(error)

@@ -12,7 +12,7 @@ Whatever goes wrong with a push is an answer to it; nothing is skipped in silenc
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,26 +21,27 @@ from typing import Any
 
 import msgspec
 
+from delivery import logs
 from delivery.errors import InvalidRequest, ServiceStopping
 from delivery.ids import MessageId
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from subscriber.attachment import Attachment
 from subscriber.dispatch import Dispatcher
-from subscriber.holding import RAISED, REJECTED, RETRY, UNREADABLE, Holding, Unhandled
+from subscriber.failures import by_listener, unforeseen, unforeseen_again, unreadable
+from subscriber.holding import Holding, Unhandled
 from subscriber.inbox import PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.keyed_push import KeyedPush
 from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.looking import Lookout
 from subscriber.manual import Unacknowledged
-from subscriber.outcomes import Outcome, Reject, Retry
+from subscriber.outcomes import Outcome
 from subscriber.pushes import Push, Reply, batches, last_id_of, messages_in, pieces
 from subscriber.subscription import Event
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
-_ERROR_TEXT_MAX = 1000
 _STOPPING = ServiceStopping("the subscriber stops")
 
 
@@ -170,6 +171,8 @@ class ListenerService:
                     result = self._handle(attachment, inbox, push)
             except Abandoned:
                 return  # the loop has ended, nobody waits
+            except BaseException as error:  # noqa: BLE001 - whatever failed, the host must not wait for an answer
+                result = self._unforeseen(inbox, push, error)
             if attachment.strands is not None and result.status == Status.OK:
                 attachment.strands.worked(messages_in(push), began)
             self.settled(attachment, push, result)
@@ -185,7 +188,10 @@ class ListenerService:
         """A push has been answered: trace it, where that is wanted."""
         if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
             acknowledged = result.status == Status.OK
-            attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
+            try:
+                attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
+            except Exception:
+                log.exception("a settled push could not be traced")
 
     def _give(self, answer: Promise[object], result: Reply, acknowledged: bool) -> None:
         self.dispatcher.post(partial(answer.give, result if acknowledged else _STOPPING))
@@ -246,12 +252,24 @@ class ListenerService:
 
     def failed(self, inbox: PartitionInbox, push: Push, failed: ListenerFailed) -> object:
         """The answer to a push that a listener ended its run at."""
-        return self._ended_run(inbox, push, failed.handled, failed.__cause__ or failed, self._unhandled(failed))
+        return self._ended_run(inbox, push, failed.handled, failed.__cause__ or failed, by_listener(failed))
 
     def unreadable(self, inbox: PartitionInbox, push: Push, position: int, error: Exception) -> object:
         """The answer to a push that cannot be read behind `position`."""
-        unreadable = Unhandled(position + 1, None, UNREADABLE, error=_described(error))
-        return self._ended_run(inbox, push, position, error, unreadable)
+        return self._ended_run(inbox, push, position, error, unreadable(position, error))
+
+    def _unforeseen(self, inbox: PartitionInbox, push: Push, error: BaseException) -> object:
+        """The answer to a push over which something else failed than its listeners: what tells of failures, say."""
+        with contextlib.suppress(BaseException):
+            self._on_event(Event("failed", push.queue, error, push.partition))
+            log.error("subscription %s on %s/%d failed unexpectedly", self._name, push.queue, push.partition,
+                      exc_info=error)  # fmt: skip
+        self.count("failed")
+        if push.again:
+            return self.answer(Status.OK, push.after, unforeseen_again(push, inbox.holding, error))
+        handled = inbox.position
+        held = inbox.holding.between(push.after, handled) if inbox.holding else []
+        return self.answer(Status.FAILED, inbox.fail(handled), [*held, unforeseen(push, handled, error)])
 
     def _ended_run(
         self, inbox: PartitionInbox, push: Push, handled: int, error: BaseException, unhandled: Unhandled
@@ -263,7 +281,7 @@ class ListenerService:
 
     def note(self, push: Push, failed: ListenerFailed) -> Unhandled:
         """A message that was not handled, while the run goes on."""
-        unhandled = self._unhandled(failed)
+        unhandled = by_listener(failed)
         self._tell_failed(push, unhandled, failed.__cause__ or failed)
         return unhandled
 
@@ -273,14 +291,6 @@ class ListenerService:
         log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,
                     MessageId(unhandled.id), unhandled.error, exc_info=trace)  # fmt: skip
         self._on_event(Event("failed", push.queue, error, push.partition))
-
-    def _unhandled(self, failed: ListenerFailed) -> Unhandled:
-        error, kind, after_ms = failed.__cause__ or failed, RAISED, None
-        if isinstance(error, Retry):
-            kind, after_ms = RETRY, error.after_ms
-        elif isinstance(error, Reject):
-            kind = REJECTED
-        return Unhandled(failed.first, failed.message.key, kind, after_ms, _described(error), failed.last)
 
     def count(self, field: str) -> None:
         """One more of what the counter of that name counts; from any thread."""
@@ -300,14 +310,6 @@ class ListenerService:
         return self._idl.PushReply(
             status=int(status), position=position, failures=failures or None, abreast=abreast
         )  # fmt: skip
-
-
-def _described(error: BaseException) -> str:
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an application's exception may fail to describe itself
-        text = type(error).__name__
-    return text[:_ERROR_TEXT_MAX]
 
 
 def _ready(result: object) -> Promise[object]:

@@ -9,9 +9,12 @@ from collections.abc import Callable, Hashable
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from delivery import logs
 from subscriber.staff import Staff
 
 Job = Callable[[], None]
+
+log = logs.logger(__name__)
 
 SPARE_SECONDS: Final = 60.0
 """A thread that `relieve` began ends when nothing came to it for so long."""
@@ -21,13 +24,15 @@ _END: Final = object()
 
 
 class Strands:
-    """Works jobs off in the order of their submission within a strand, and strands by turns. Jobs must not raise."""
+    """Works jobs off in the order of their submission within a strand, and strands by turns."""
 
     def __init__(
         self, threads: int, on_idle: Callable[[], None], staff: Staff | None = None, *,
-        on_crowded: Callable[[], None] | None = None,
+        on_error: Callable[[BaseException], object], on_crowded: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """`on_idle` is called by the last thread that ends. `staff` says from then on how many there are to be.
+
+        Jobs are not meant to raise. `on_error` hears of what one raises all the same, on its thread, which goes on.
 
         `on_crowded` is called, by whoever submits, when a strand has to wait for a thread: call `relieve` from then on,
         every now and then, until it says that none does.
@@ -37,11 +42,13 @@ class Strands:
         """By strand, what was submitted and has not begun; a strand is there as long as a job of it runs or waits."""
         self._ready: SimpleQueue[Hashable] = SimpleQueue()
         self._stopped = False
-        self._on_idle, self._staff, self._on_crowded = on_idle, staff, on_crowded
+        self._on_idle, self._staff, self._on_crowded, self._on_error = on_idle, staff, on_crowded, on_error
         self._patience = None if on_crowded is None else SPARE_SECONDS
         self._wanted = 0
         """Threads that are not to end before `stop`."""
         self._threads: set[threading.Thread] = set()
+        self._refused = False
+        """Whether the system gave no thread when one was wanted last."""
         self._ended = self._ended_before = 0
         """Jobs, now and when it was looked last whether strands wait."""
         self._watched = False
@@ -76,16 +83,17 @@ class Strands:
     def submit(self, strand: Hashable, job: Job) -> None:
         """Have `job` called after all of its strand that was submitted before. Any thread may submit.
 
-        The first thread is begun here, if there is none yet.
+        The first thread is begun here, if there is none yet: raises RuntimeError, with nothing submitted, when the
+        system gives none.
         """
         with self._lock:
             waiting = self._waiting.get(strand)
             if waiting is not None:
                 waiting.append(job)
                 return
-            self._waiting[strand] = deque((job,))
             if not self._wanted and not self._stopped:
-                self._resize(1)
+                self._resize(1)  # first: what waits for a thread that cannot begin would do so for ever
+            self._waiting[strand] = deque((job,))
             tell = None if self._watched or len(self._waiting) <= self._wanted else self._on_crowded
             if tell is not None:
                 self._watched, self._ended_before = True, self._ended
@@ -137,13 +145,19 @@ class Strands:
         """Do the jobs of a strand, as long as there are any and no other strand is ready."""
         jobs = self._waiting[strand]
         while True:
-            jobs.popleft()()
+            self._do(jobs.popleft())
             self._ended += 1  # threads may count one instead of two: what matters is that it changes
             if not jobs and self._is_over(strand, jobs):
                 return
             if not self._ready.empty():
                 self._ready.put(strand)
                 return
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001 - a thread that ended here would take its strands along
+            self._on_error(error)
 
     def _is_over(self, strand: Hashable, jobs: deque[Job]) -> bool:
         """Whether nothing is left to do of a strand; it is forgotten then."""
@@ -156,11 +170,26 @@ class Strands:
             return True
 
     def _resize(self, threads: int) -> None:
-        """Begin threads, or have some end at their turn."""
+        """Begin threads, or have some end at their turn. Raises RuntimeError when there is none, and can be none."""
         for _ in range(threads, self._wanted):
             self._ready.put(_END)
-        for _ in range(self._wanted, threads):
-            thread = threading.Thread(target=self._work, name="subscriber-strand", daemon=True)
-            self._threads.add(thread)
+        self._wanted = min(self._wanted, threads)
+        while self._wanted < threads and self._begin_thread():
+            self._wanted += 1
+
+    def _begin_thread(self) -> bool:
+        """Whether the system gave one. Raises RuntimeError for the first, without which nothing would be done."""
+        thread = threading.Thread(target=self._work, name="subscriber-strand", daemon=True)
+        self._threads.add(thread)
+        try:
             thread.start()
-        self._wanted = threads
+        except RuntimeError as error:
+            self._threads.discard(thread)
+            if not self._wanted:
+                raise
+            if not self._refused:
+                log.warning("callbacks go on with %d threads: %s", self._wanted, error)
+            self._refused = True
+            return False
+        self._refused = False
+        return True

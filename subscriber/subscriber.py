@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from queue import SimpleQueue
@@ -11,6 +10,7 @@ from typing import Self
 
 import trio
 
+from delivery import logs
 from delivery.errors import Closed, UnknownSubscription
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
@@ -24,7 +24,7 @@ from subscriber.listeners import Concurrency, Form, Where
 from subscriber.runtime import Runtime
 from subscriber.subscription import Subscription
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 _STOP_SECONDS = 30.0
 """Beyond the grace: what saying goodbye to ZooKeeper may take."""

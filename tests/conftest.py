@@ -16,6 +16,9 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.hbase import __main__ as running
 from tests.hbase.server import HBase
 from tests.postgres import Postgres
+from tests.workers import pytest_xdist_auto_num_workers, pytest_xdist_make_scheduler
+
+__all__ = ["pytest_xdist_auto_num_workers", "pytest_xdist_make_scheduler"]
 
 # What Spark runs here lasts seconds: its Java need not compile as for hours, nor collect with a thread per processor.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -16,18 +16,17 @@ from delivery.api.reading import Reading
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
-from delivery.batch import headers_in, open_batch
 from delivery.errors import NotOwner
 from delivery.messaging.ids import TopicId, id_of, number_of, read_id
 from delivery.messaging.names import queue_settings
 from delivery.messaging.transactions import Snapshot, write_snapshot
 from delivery.metastore.records import QueueRecord, TopicRecord
-from delivery.rpc.protocol import load_idl
 from delivery.transactions.asks import Begun
 from delivery.transactions.book import Book, Draft
 from delivery.transactions.errors import TransactionFinished, TransactionInvalid
 from delivery.transactions.state import State
 from tests.hosting import Scene
+from tests.readers import pushed, scanned
 from tests.writers import refusal, writers
 
 TOPIC = Topic("ns", "t")
@@ -209,8 +208,10 @@ class History:
         if not found:
             self.sent.append(Sent(None, pointer or 0, record, first, marker))
 
-    def expected(self, view: View | None, start: bytes | int | None, look: Look, ttl_ms: int) -> list[bytes]:
-        """What a poll is to give, by the words of the seed."""
+    def expected(
+        self, view: View | None, start: bytes | int | None, look: Look, ttl_ms: int, *, polled: bool = True
+    ) -> list[bytes]:
+        """What a poll is to give, by the words of the seed; others pass what a transaction shows nothing with."""
         oldest = self.stage.now_ms - ttl_ms
         place, inclusive = TopicId(max(oldest, start if isinstance(start, int) else 0), 0), True
         if isinstance(start, bytes) and read_id(start).publish_ms >= oldest:
@@ -222,7 +223,7 @@ class History:
             if not met:
                 continue
             state = "commit" if view is None else self._state(one, view)
-            if state == "open":
+            if state == "open" and (polled or one.body is not None):
                 break
             if begins and one.body is not None and state != "invalidate":
                 found.append(one.body)
@@ -241,11 +242,18 @@ class History:
             for view in (None, *views):
                 expected = self.expected(view, start, look, TTL_SECONDS * 1000)
                 assert [body for _, body in await self.poll(view, start, look)] == expected, (look, view)
-        if not any(one.marker for one in self.sent):  # a group in progress stops polls alone
-            for view in views:
-                everything = self.expected(view, None, EVERYTHING, self.stage.now_ms)
-                for bytes_max in (1, 100_000):
-                    assert await self.read(view.snapshot, bytes_max) == everything
+        owned = await self.stage.ownership.acquire(TOPIC.queue, 0)
+        for view in (None, *views):
+            everything = self.expected(view, None, EVERYTHING, self.stage.now_ms, polled=False)
+            snapshot = None if view is None else view.snapshot
+            for bytes_max in (1, 100_000):
+                assert await scanned(Reading(self.stage.ownership), TOPIC.queue, snapshot, bytes_max) == everything
+                messages = await pushed(owned, snapshot, bytes_max)
+                assert [one.body for one in messages] == everything
+                for look in looks[: len(messages)]:  # and from the midst of a group as well
+                    place = look.at % len(messages)
+                    behind = await pushed(owned, snapshot, bytes_max, messages[place].number)
+                    assert behind == messages[place + 1 :]
 
     def _start(self, look: Look) -> bytes | int | None:
         if look.start == "none" or not self.sent:
@@ -262,22 +270,6 @@ class History:
         reading = await self.exchange.poll(TOPIC, ConsumeRequest(start, look.inclusive, look.limit, tx))
         stretches = [stretch async for stretch in reading.stretches()]
         return [(read_id(one), body) for each in stretches for one, body in zip(each.ids, each.payloads, strict=True)]
-
-    async def read(self, snapshot: Snapshot, bytes_max: int) -> list[bytes]:
-        """What a scanner gets that asks for what is committed."""
-        reading, found, after = Reading(self.stage.ownership), [], -1
-        request = load_idl("delivery").ReadRequest(
-            queue=TOPIC.queue, partition=0, after=0, bytesMax=bytes_max, transaction=write_snapshot(snapshot)
-        )
-        while request.after != after:
-            after = request.after
-            reply = await reading.read(request)
-            for at, header in headers_in(reply.batches):
-                batch = open_batch(reply.batches[at : at + header.length], header)
-                found += [message.body for message in batch.messages("q", after)]
-            request.after = reply.position
-        assert await reading.decided(TOPIC.queue, 0, 0, 0, request.transaction) == after
-        return found
 
 
 def record_of(generation: int) -> QueueRecord:

@@ -26,18 +26,21 @@ def batch(
     durability: Durability = "fsync",
     producer: tuple[int, int] = (0, 0),
     topic: str = "",
+    spare: int = 0,
 ) -> Append:
-    """A stamped batch of some bodies."""
-    rows = [(body, None, topic, b"") for body in bodies]
-    header, data = stamped(rows, base_id, epoch=epoch, partition=key.partition, producer=producer)
+    """A stamped batch of some bodies; with spare ids behind them it is one of the engine's own."""
+    rows = [(body, None, "hoot.own" if spare else topic, b"") for body in bodies]
+    header, data = stamped(rows, base_id, epoch=epoch, partition=key.partition, producer=producer, spare=spare)
     return Append(key, epoch, header, data, durability)
 
 
 def sized(
-    base_id: int, size: int, *, key: PartitionKey = KEY, epoch: int = 1, count: int = 1, topic: str = ""
-) -> Append:
+    base_id: int, size: int, *, key: PartitionKey = KEY, epoch: int = 1, count: int = 1, topic: str = "",
+    spare: int = 0,
+) -> Append:  # fmt: skip
     """A batch of `count` messages that share about `size` bytes that nothing can compress or repeat."""
-    return batch(base_id, [os.urandom(size // count) for _ in range(count)], key=key, epoch=epoch, topic=topic)
+    bodies = [os.urandom(size // count) for _ in range(count)]
+    return batch(base_id, bodies, key=key, epoch=epoch, topic=topic, spare=spare)
 
 
 def store_all(store: MessageStore, batches: Sequence[Append]) -> None:
@@ -99,7 +102,7 @@ class FaultyDisk(Disk):
         self.syncs = 0
         self.calls = 0
 
-    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int) -> int:
+    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int, *, synced: bool = False) -> int:
         self.calls += 1
         limit = min((each for each in (self.room, self.step) if each is not None), default=None)
         if limit is not None:
@@ -107,13 +110,18 @@ class FaultyDisk(Disk):
                 raise OSError(28, "No space left on device")
             data = b"".join(parts)[:limit]
             parts = [data]
-        written = super().write_some(fd, parts, offset)
+        written = super().write_some(fd, parts, offset, synced=synced)
+        if synced:
+            self._synced()
         if self.room is not None:
             self.room -= written
         return written
 
     def sync(self, fd: int) -> None:
+        self._synced()
+        super().sync(fd)
+
+    def _synced(self) -> None:
         self.syncs += 1
         if self.failing_sync:
             raise OSError(5, "Input/output error")
-        super().sync(fd)

@@ -43,9 +43,13 @@ def stamped(
     epoch: int = 1,
     partition: int = 0,
     producer: tuple[int, int] = (0, 0),
+    spare: int = 0,
 ) -> tuple[Header, bytes]:
-    """The batch of some rows as its owner stores it. `producer` is its id and sequence."""
-    raw = encode(some_rows, partition, *producer)
+    """The batch of some rows as its owner stores it. `producer` is its id and sequence.
+
+    It covers `spare` ids more than it has rows, which only a batch of the engine's own may.
+    """
+    raw = encode(some_rows, partition, *producer, span=len(some_rows) + spare)
     header = peek(raw)
     assert header is not None
     return stamp(header, raw, base_id, epoch)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from delivery.api.rest.writers import Writers
 from delivery.api.transactions import UNKNOWN
+from delivery.api.writers import Writers
 from delivery.errors import HootError
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 
+from delivery.api.publishing import Publishing
 from delivery.api.reading import asked_filter
 from delivery.api.scanners import Cursor, ReadPartition, Scanner, ScannerTable, check_range
 from delivery.batch import BATCH_COUNT_MAX, Row, encode
@@ -19,7 +20,6 @@ from delivery.cluster.queues import QueueTable
 from delivery.errors import InvalidRequest
 from delivery.model import check_partition, check_topic, encode_headers
 from delivery.publish.pending import Stored
-from delivery.publish.publisher import Publisher
 from delivery.rpc.messages import plain_struct
 from delivery.rpc.protocol import load_idl
 
@@ -30,8 +30,8 @@ LIST_MAX: Final = 10_000
 class PlainCalls:
     """Puts and scanners. `None` from the wire means that the client left a field out."""
 
-    def __init__(self, publisher: Publisher, queues: QueueTable, scanners: ScannerTable, read: ReadPartition) -> None:
-        self._publisher, self._queues, self._scanners, self._read = publisher, queues, scanners, read
+    def __init__(self, publishing: Publishing, queues: QueueTable, scanners: ScannerTable, read: ReadPartition) -> None:
+        self._publishing, self._queues, self._scanners, self._read = publishing, queues, scanners, read
         self._struct = load_idl("delivery").Message
 
     async def put(self, queue: str, partition: int | None, messages: Sequence[Any]) -> list[int]:
@@ -43,7 +43,7 @@ class PlainCalls:
             partition = random.randrange(record.settings.partitions)
         check_partition(partition, record.settings.partitions, queue)
         batch = encode([_row(message) for message in messages], partition)
-        stored: Stored = await self._publisher.begin(queue, partition, batch).wait()
+        stored: Stored = await self._publishing.begin(queue, partition, batch).wait()
         return list(range(stored.base_id, stored.base_id + stored.count))
 
     async def open_scanner(self, queue: str, partitions: Sequence[int] | None, scan: Any) -> int:

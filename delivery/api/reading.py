@@ -11,10 +11,10 @@ import trio
 from delivery.api.rest.ledgers import Ledgers
 from delivery.batch import Header, select, without_asides
 from delivery.batch.layout import BATCH_BYTES_MAX, HEADERS
-from delivery.batch.select import Wanted
+from delivery.batch.select import Refuses, Wanted
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition
-from delivery.dispatch.committed import visible
+from delivery.dispatch.committed import unless_transactional, visible
 from delivery.errors import InvalidRequest
 from delivery.filters import TOPICS_MAX, Filter, filter_of
 from delivery.ids import ID_MAX, first_id_at
@@ -57,6 +57,9 @@ class Reading:
         asides = bool(request.asides)
         if asides and (wanted is not None or snapshot is not None):
             raise InvalidRequest("a read with asides is one of everything, without topics, filter and transaction")
+        refuses: Refuses | None = None if wanted is None else wanted.refuses
+        if refuses is not None and snapshot is not None:
+            refuses = unless_transactional(refuses)
         owned = await self._acquire(request.queue, request.partition)
         deadline = trio.current_time() + wait_seconds
         data = b""
@@ -64,7 +67,7 @@ class Reading:
             seen: Wanted | None = wanted
             if snapshot is not None:
                 seen = Committed(snapshot, await self.ledgers.caught_up(owned), after, wanted)
-            position, data = await _read_once(owned, after, until, bytes_max, seen, asides=asides)
+            position, data = await _read_once(owned, after, until, bytes_max, refuses, seen, asides=asides)
             if isinstance(seen, Committed) and seen.stopped_at is not None:
                 after = max(after, seen.stopped_at - 1)
                 if not data:
@@ -145,11 +148,12 @@ def check_number(partition: int | None) -> int:
 
 
 async def _read_once(
-    owned: OwnedPartition, after: int, until: int, bytes_max: int, wanted: Wanted | None, *, asides: bool
-) -> tuple[int, bytes]:
+    owned: OwnedPartition, after: int, until: int, bytes_max: int, refuses: Refuses | None, wanted: Wanted | None,
+    *, asides: bool,
+) -> tuple[int, bytes]:  # fmt: skip
     """(everything up to here was looked at, the batches wanted of it)."""
     complete = owned.watermark
-    chunk = await owned.read(after, bytes_max)
+    chunk = await (owned.read_stored if asides else owned.read)(after, bytes_max, refuses)
     if chunk is None:
         return max(after, min(complete, until)), b""
     headers = [header for header in chunk.headers if header.base_id <= until]

@@ -15,6 +15,7 @@ import trio
 
 from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
+from delivery.api.publishing import Publishing
 from delivery.api.reading import Reading, check_number
 from delivery.api.subscribing import SubscribingCalls
 from delivery.cluster.queues import QueueTable
@@ -24,9 +25,7 @@ from delivery.metastore.live import LiveHosts
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.records import HostRecord
 from delivery.model import check_name
-from delivery.publish.copied import store_copied
 from delivery.publish.pending import Stored
-from delivery.publish.publisher import Publisher
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, load_idl
 from delivery.rpc.server import ServerLimits
@@ -66,10 +65,10 @@ class ThriftApi:
     """The handler of the RegionHost service."""
 
     def __init__(
-        self, publisher: Publisher, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners,
+        self, publishing: Publishing, reading: Reading, plain: PlainCalls, queues: QueueTable, owners: Owners,
         shared: Shared, *, subscribing: SubscribingCalls, deliveries: Deliveries,
     ) -> None:  # fmt: skip
-        self._publisher, self._reading, self._plain = publisher, reading, plain
+        self._publishing, self._reading, self._plain = publishing, reading, plain
         self._queues, self._owners, self._shared, self._subscribing = queues, owners, shared, subscribing
         self._deliveries = deliveries
         self._idl = load_idl("delivery")
@@ -84,7 +83,7 @@ class ThriftApi:
         queue, partition = check_name("queue", args.queue), check_number(args.partition)
         if not args.batch:
             raise InvalidRequest("a publish needs a batch")
-        begun = self._publisher.begin(queue, partition, args.batch, generation=args.generation or "")
+        begun = self._publishing.begin(queue, partition, args.batch, args.generation or "")
         return begun.map(self._publish_reply)
 
     def _publish_reply(self, stored: Stored) -> Any:
@@ -95,7 +94,7 @@ class ThriftApi:
     async def _call_importBatches(self, args: Any) -> int:  # noqa: N802 - named as in the IDL
         queue, partition = check_name("queue", args.queue), check_number(args.partition)
         data, generation = args.batches or b"", args.generation or ""
-        return await store_copied(self._publisher, queue, partition, args.after or 0, data, generation)
+        return await self._publishing.copied(queue, partition, args.after or 0, data, generation)
 
     async def _call_read(self, args: Any) -> Any:
         return await self._reading.read(args.request)

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from delivery import hop
 from delivery.api.rest.routes import Answered
 from delivery.api.rest.transactions import TransactionRoutes
-from delivery.api.rest.writers import Writers
 from delivery.api.transactions import AnyHost, TransactionCalls, WithTransactions
+from delivery.api.writers import Writers
 from delivery.client.calls import Calls
 from delivery.client.forgetting import Forgetting
 from delivery.client.hosts import Owners
@@ -49,7 +49,7 @@ class TransactionService:
         self._pool = Pool()
         self._elsewhere = Calls(Managers(catalog), self._pool)
         self._transacting = Transacting(Seat(catalog, member), successor, self._have_taken)
-        self._calls = TransactionCalls(self._transacting, publisher)
+        self._calls = TransactionCalls(self._transacting, publisher, self._check_undo)
         forgetting = Forgetting(catalog, Calls(Owners(catalog), self._pool))
         self._forgetter = Forgetter(self._transacting, forgetting.before_ms)
         self._any_host = AnyHost(self._calls, self._elsewhere)
@@ -74,6 +74,9 @@ class TransactionService:
     async def leave(self) -> None:
         """See Transacting."""
         await self._transacting.leave()
+
+    async def _check_undo(self, pointer: int) -> None:
+        await self.writers.check_undo(pointer)
 
     async def _have_taken(self, host: HostRecord) -> None:
         """Any question makes a host take what it is named for."""

@@ -60,8 +60,11 @@ _AT_ONCE: Final = 16
 class TransactionCalls:
     """The calls on this host, which has to be the manager, or for `rollBack` the owner."""
 
-    def __init__(self, transacting: Transacting, publisher: Publisher) -> None:
-        self._transacting, self._publisher = transacting, publisher
+    def __init__(
+        self, transacting: Transacting, publisher: Publisher, check_undo: Callable[[int], Awaitable[None]]
+    ) -> None:  # fmt: skip
+        """`check_undo`: see Writers."""
+        self._transacting, self._publisher, self._check_undo = transacting, publisher, check_undo
         self._idl = load_idl("delivery")
         self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "beginTransaction": self._begin,
@@ -126,8 +129,9 @@ class TransactionCalls:
         return await self._transacting.answer(Prune(before_ms or 0))
 
     async def _roll_back(self, queue: str, partition: int | None, pointer: int | None) -> None:
-        number = check_number(partition)
-        note = rolled_back(Rollback(check_pointer(pointer), 0, ID_MAX))
+        number, undone = check_number(partition), check_pointer(pointer)
+        await self._check_undo(undone)
+        note = rolled_back(Rollback(undone, 0, ID_MAX))
         await self._publisher.begin(check_name("queue", queue), number, encode([note], number), aside=True).wait()
 
 

@@ -19,6 +19,7 @@ from delivery.api.exposing import Exposing
 from delivery.api.http import make_app
 from delivery.api.observing import Deliveries
 from delivery.api.plain import PlainCalls
+from delivery.api.publishing import Publishing
 from delivery.api.reading import Reading
 from delivery.api.rest.administration import Administration
 from delivery.api.rest.bodies import Bodies
@@ -100,13 +101,14 @@ class Host:
             foreign=config.foreign_transactions,
         )  # fmt: skip
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
-        plain = PlainCalls(self._publisher, self._queues, self._scanners, self._read)
+        publishing = Publishing(self._publisher, self._transactions.writers)
+        plain = PlainCalls(publishing, self._queues, self._scanners, self._read)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
         self._deliveries = Deliveries(lambda: self._supervisor.deliveries, self.ownership, zookeeper)
         reading = Reading(self.ownership)
         self._visibility = Visibility(self._transactions.changed, reading.ledgers)
         api = ThriftApi(
-            self._publisher, reading, plain, self._queues, catalog, self._sharing,
+            publishing, reading, plain, self._queues, catalog, self._sharing,
             subscribing=self._subscribing, deliveries=self._deliveries,
         )  # fmt: skip
         self._server = ThriftServer(listeners, "RegionHost", self._transactions.handler(api), limits_of(config))

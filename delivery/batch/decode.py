@@ -14,7 +14,7 @@ from delivery.batch import layout
 from delivery.batch.encode import Columns
 from delivery.batch.layout import HEADER_BYTES, Header, check_payload, peek
 from delivery.errors import CorruptRecord
-from delivery.model import Message
+from delivery.model import ASIDE, Message
 
 _GROUP = 256
 """Blobs of equal length are split this many at a time: one cached Struct serves every batch with that length."""
@@ -56,7 +56,7 @@ class Batch:
         self._data = data
         count, flags = header.count, header.flags
         self.topics, at = self._dictionary(HEADER_BYTES)
-        self._topic_index, at = self._column("H", 2, at, flags & layout.TOPICS)
+        self._topic_index, at = self._index_column(at, flags & layout.TOPICS)
         self.positions, at = self._column("I", 4, at, flags & layout.SPARSE)
         presence, at = self._column("B", 1, at, flags & layout.NULL_KEYS)
         key_lengths, at = self._column("I", 4, at, flags & layout.KEYS)
@@ -65,11 +65,11 @@ class Batch:
         assert body_lengths is not None
         self._body_lengths = body_lengths
         self._keys = None if key_lengths is None else (at, key_lengths, presence)
-        at += sum(key_lengths or ())
+        at += _total(key_lengths)
         self._blocks = None if block_lengths is None else (at, block_lengths)
-        at += sum(block_lengths or ())
+        at += _total(block_lengths)
         self._bodies_at = at
-        if at + sum(body_lengths) != header.length:
+        if at + _total(body_lengths) != header.length:
             raise CorruptRecord("the columns of a batch do not add up to its length")
         self._check_indexes(count)
 
@@ -88,6 +88,11 @@ class Batch:
         """The longest header block in bytes, 0 without headers."""
         return max(self._blocks[1]) if self._blocks else 0
 
+    @property
+    def block_area(self) -> bytes:
+        """All header blocks, one after another."""
+        return self._data[self._blocks[0] : self._bodies_at] if self._blocks else b""
+
     def ids(self) -> Sequence[int]:
         """The id number of each message, rising."""
         base = self.header.base_id
@@ -101,7 +106,7 @@ class Batch:
 
     @property
     def topic_index(self) -> Sequence[int]:
-        """The place of each message's topic in `topics`."""
+        """The place of each message's topic in `topics`; as bytes, which C loops look through, where all fit."""
         return bytes(self.header.count) if self._topic_index is None else self._topic_index
 
     def columns(self, places: Sequence[int] | None = None) -> Columns:
@@ -196,14 +201,37 @@ class Batch:
             column.byteswap()
         return column, end
 
+    def _index_column(self, at: int, present: int) -> tuple[Sequence[int] | None, int]:
+        column, end = self._column("H", 2, at, present)
+        wide = column is None or self._data[at + 1 : end : 2] != bytes(self.header.count)
+        return (column if wide else self._data[at:end:2]), end
+
     def _check_indexes(self, count: int) -> None:
-        if self._topic_index is not None and max(self._topic_index) >= len(self.topics):
+        if self._topic_index is not None and _is_beyond(self._topic_index, len(self.topics)):
             raise CorruptRecord("a message of a batch names a topic that its dictionary lacks")
         if self.positions is None:
-            if self.header.span != count:
+            if self.header.span != count and not self.topics[0].startswith(ASIDE):
                 raise CorruptRecord("a batch without gaps covers more ids than it has messages")
         elif self.positions[-1] >= self.header.span or any(a >= b for a, b in pairwise(self.positions)):
             raise CorruptRecord("the id places of a batch do not rise within its span")
+
+
+def _is_beyond(index: Sequence[int], topics: int) -> bool:
+    """Whether a place in an index is not below `topics`."""
+    if isinstance(index, bytes):
+        return bool(index.translate(None, bytes(range(min(topics, 256)))))
+    return max(index) >= topics
+
+
+def _are_equal(lengths: array[int]) -> bool:
+    """Whether all of them are the same: compared in one go, for counting them takes ten times as long."""
+    return lengths == lengths[:1] * len(lengths)
+
+
+def _total(lengths: array[int] | None) -> int:
+    if lengths is None:
+        return 0
+    return lengths[0] * len(lengths) if _are_equal(lengths) else sum(lengths)
 
 
 @lru_cache(maxsize=256)
@@ -214,7 +242,7 @@ def _group_of(length: int) -> Struct:
 def _split(data: bytes, at: int, lengths: array[int]) -> Sequence[bytes]:
     """The byte strings of `lengths` that follow one another from `at`. Equal lengths take a path five times faster."""
     count, first = len(lengths), lengths[0]
-    if count >= _GROUP and first and lengths.count(first) == count:
+    if count >= _GROUP and first and _are_equal(lengths):
         whole = count // _GROUP * _GROUP * first
         parts = list(chain.from_iterable(_group_of(first).iter_unpack(memoryview(data)[at : at + whole])))
         return parts + [data[i : i + first] for i in range(at + whole, at + count * first, first)]
@@ -224,7 +252,7 @@ def _split(data: bytes, at: int, lengths: array[int]) -> Sequence[bytes]:
 def _pick(data: bytes, at: int, lengths: array[int], places: Sequence[int]) -> list[bytes]:
     """Some of the byte strings of `lengths` that follow one another from `at`."""
     first = lengths[0]
-    if lengths.count(first) == len(lengths):
+    if _are_equal(lengths):
         return [data[at + first * place : at + first * (place + 1)] for place in places]
     ends = list(accumulate(lengths, initial=at))
     return [data[ends[place] : ends[place + 1]] for place in places]

@@ -25,8 +25,10 @@ Row = tuple[bytes, bytes | None, str, bytes]
 """A message before it has an id: body, key or None, topic, header block."""
 
 
-def encode(rows: Sequence[Row], partition: int, producer_id: int = 0, producer_sequence: int = 0) -> bytes:
-    """The batch of `rows`, not yet stamped: base id and epoch are 0.
+def encode(
+    rows: Sequence[Row], partition: int, producer_id: int = 0, producer_sequence: int = 0, span: int | None = None
+) -> bytes:
+    """The batch of `rows`, not yet stamped: base id and epoch are 0. It covers an id for each, or so many as `span`.
 
     The rows are expected to be within their limits (names, sizes); what is checked is what the format cannot hold.
     Raises InvalidRequest for no rows or too many, MessageTooLarge when the batch is larger than 12 MiB.
@@ -35,7 +37,7 @@ def encode(rows: Sequence[Row], partition: int, producer_id: int = 0, producer_s
         raise InvalidRequest(f"a batch holds 1 to {BATCH_COUNT_MAX} messages, not {len(rows)}")
     bodies, keys, topics, blocks = zip(*rows, strict=True)
     columns = Columns(topics, keys, blocks, bodies)
-    return assemble(columns, partition, producer_id=producer_id, producer_sequence=producer_sequence)
+    return assemble(columns, partition, producer_id=producer_id, producer_sequence=producer_sequence, span=span)
 
 
 class Columns:

@@ -15,7 +15,8 @@ All numbers are little-endian. A batch is a header of 64 bytes and a payload:
     40     8     producer sequence: rises by 1 per batch of a producer and partition (see sequences)
     48     2     partition
     50     2     reserved, 0
-    52     4     span: the batch covers ids base … base + span − 1; equals count unless SPARSE
+    52     4     span: the batch covers ids base … base + span − 1; equals count, but for SPARSE and for batches of the
+                 engine's own, whose one topic begins with `hoot.`: they may keep ids behind their messages for others
     56     4     CRC-32C of the payload                                           (written by the publisher)
     60     4     CRC-32C of bytes 0…59                                            (rewritten when stamped)
 
@@ -47,6 +48,7 @@ from delivery.errors import CorruptRecord
 MAGIC: Final = b"HooB"
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
+FLAGS_AT: Final = 5
 BATCH_BYTES_MAX: Final = 12 * 1024 * 1024
 """Larger batches are refused everywhere; it holds the largest body, its key and its headers."""
 BATCH_COUNT_MAX: Final = 65536

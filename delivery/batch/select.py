@@ -12,7 +12,11 @@ from delivery.batch.layout import HEADER_BYTES, Header
 from delivery.model import ASIDE
 
 Refuses = Callable[[Header, bytes], bool]
-"""Whether nothing is wanted of a batch with this header and topic dictionary, for sure."""
+"""Whether nothing is wanted of a batch with this header and topic dictionary, for sure.
+
+Asked with a part of a batch's dictionary it tells of the messages with these topics. The dictionary is given as read:
+whoever asks before the batch's checksum was looked at sees to it that it is right.
+"""
 
 
 class Wanted(Protocol):

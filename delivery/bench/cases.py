@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
 from array import array
 from typing import Any
 
+import msgspec
+
 from delivery.batch import encode, headers_in, open_batch
+from delivery.bench.checking import BenchFailed
 from delivery.bench.filtering import Mix
 from delivery.bench.report import Result, result, with_latencies
 from delivery.bench.stage import (
@@ -21,6 +25,7 @@ from delivery.bench.stage import (
     queue_for,
     rated,
 )
+from delivery.client import Queue
 from delivery.client.accumulator import ROW_BYTES, Limits
 from delivery.model import Message
 
@@ -89,6 +94,34 @@ def filter(setup: Setup) -> Result:  # noqa: A001 - the case's name
             found = consumer.outcome()
             check(setup, queue, receipts, consumer)
             return rated("filter", setup, scanned, max(1, found.last_ns - found.first_ns))
+
+
+def scan(setup: Setup) -> Result:
+    """Everything first, then one topic: caches are as warm for the one as for the other."""
+    with queue_for(setup) as queue:
+        _publish_topics(setup, queue)
+        everything = _scanned(queue, setup.messages)
+        seconds = _scanned(queue, -(-setup.messages // setup.topics), "t0")
+        found = rated("scan", setup, setup.messages, round(seconds * 1e9))
+        return msgspec.structs.replace(found, ratio_to_all=round(everything / seconds, 1))
+
+
+def _publish_topics(setup: Setup, queue: Queue) -> None:
+    """All messages, of each topic one in turn."""
+    body = random.randbytes(setup.size)
+    with queue.publisher() as publisher:
+        for number in range(setup.messages):
+            publisher.put(body, topic=f"t{number % setup.topics}")
+
+
+def _scanned(queue: Queue, expected: int, *topics: str) -> float:
+    """How many seconds a scan takes. Raises BenchFailed where other messages come than those of the topics."""
+    begun = time.monotonic()
+    with queue.scanner(topics=topics) as scanner:
+        found = sum(not topics or message.topic in topics for message in scanner)
+    if found != expected:
+        raise BenchFailed(f"{found} messages came of {expected}")
+    return time.monotonic() - begun
 
 
 def floor(plan: Plan) -> Result:

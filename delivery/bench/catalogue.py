@@ -25,6 +25,7 @@ from delivery.bench.options import (
     SLOW,
     STORE,
     STORM,
+    TOPICS,
     ZOOKEEPER,
     Options,
     connections,
@@ -103,6 +104,10 @@ CASES: Final = (
     Case(
         "filter", "A filter that takes a part of a backlog; the rate is that of what the host scans.",
         "cases", _COMMON | FLOOR | BATCHES | _ONE | FILTER, _by_size,
+    ),
+    Case(
+        "scan", "A scanner of one topic of many that are mixed; the rate is that of what there is of all of them.",
+        "cases", _COMMON | _ONE | TOPICS | STORE, _by_size,
     ),
     Case(
         "groups",

@@ -26,6 +26,9 @@ _OF_THE_COMMAND: Final = (
 )  # fmt: skip
 """Options that are no business of the cases."""
 
+_FROM_STORE: Final = ("drain", "scan")
+"""Cases of what is read from HBase, and not from the memory of a host."""
+
 bench = typer.Typer(
     no_args_is_help=True, add_completion=False,
     help="Measure Hoot: publisher, region hosts, ZooKeeper and subscribers as separate processes.\n\nNothing is printed"
@@ -101,7 +104,7 @@ def _setup(stack: ExitStack, folder: Path, case: Case, given: dict[str, Any], op
     zookeeper, pid = given.get("zookeeper"), None
     raw = Raw(given["hbase_thrift"], f"bench{folder.name[-8:]}") if given.get("store") == "hbase" else None
     if zookeeper is None:
-        stored = () if raw is None else raw.host_options(given["layout"], from_memory=case.name != "drain")
+        stored = () if raw is None else raw.host_options(given["layout"], from_memory=case.name not in _FROM_STORE)
         engine = stack.enter_context(LocalEngine(folder, *stored, processes=given["processes"] or 1))
         zookeeper, pid = engine.address, engine.host.pid
     client = stack.enter_context(connect(zookeeper))

@@ -41,9 +41,9 @@ class Gauge(Disk):
         self.look_ns = 0
         """What the last look took, the clock's own time taken off."""
 
-    def write(self, fd: int, parts: Sequence[bytes], offset: int) -> None:
+    def write(self, fd: int, parts: Sequence[bytes], offset: int, *, synced: bool = False) -> None:
         """See Disk.write."""
-        super().write(fd, parts, offset)
+        super().write(fd, parts, offset, synced=synced)
         self._look()
 
     def sync(self, fd: int) -> None:

@@ -140,6 +140,7 @@ FILTER: Final[Options] = {
     "apart": Option(bool, typer.Option(False, help="Each topic in batches of its own.")),
 }  # fmt: skip
 
+TOPICS: Final[Options] = {"topics": _count(100, 10_000, "How many, each with the same share of the messages.")}
 MEMBERS: Final[Options] = {"members": _count(4, 64, "How many, before one more comes and goes.")}
 STORM: Final[Options] = {
     "failing": Option(

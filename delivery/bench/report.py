@@ -28,6 +28,8 @@ class Result(msgspec.Struct, kw_only=True):
     """HBase only: rows of that size that happybase by itself puts, or scans for a drain, in the same run."""
     ratio_to_raw: float | None = None
     """This rate divided by that."""
+    ratio_to_all: float | None = None
+    """`scan` only: this rate divided by that of reading every topic."""
     partitions: int | None = None
     processes: int | None = None
     """Region hosts, each a process."""
@@ -72,6 +74,7 @@ _TOLD: Final = (
     ("redelivered", "{:,} came again"), ("all_seconds", "all handled after {} s"),
     ("processor_percent", "{} % of a processor while idle"), ("host_mib", "host {} MiB"),
     ("alone_mib", "{} MiB before"),
+    ("ratio_to_all", "{} times that of reading every topic"),
     ("ratio_to_floor", "{} of the floor"), ("ratio_to_raw", "{} of happybase's"), ("raw_per_second", "{:,.0f} rows/s"),
 )  # fmt: skip
 """The figures of a case besides its rates, in the order of the line."""

@@ -46,6 +46,7 @@ class Setup(Plan, kw_only=True):
     selectivity: float = 0.01
     expression: str | None = None
     apart: bool = False
+    topics: int = 100
     batches: bool = False
     members: int = 2
     failing: float = 0.0

@@ -1,8 +1,9 @@
 """`hoot subscription update` and `explain`: what a subscription takes, and why it took a message or did not.
 
 The JSON form of an explanation is `{queue, subscription, message, explanations}`, and per partition that holds a
-message of that id `{partition, topic, taken, refused_by, acknowledged, rules}`. A rule and each of its parts is
-`{text, value, error, parts}`; `value` is null where it could not be evaluated, and `error` says why.
+message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, rules}`, where `waits_for` is a
+transaction in progress or null. A rule and each of its parts is `{text, value, error, parts}`; `value` is null where it
+could not be evaluated, and `error` says why.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typer
 
 from delivery.cli import flowing, options, retrying
 from delivery.cli.output import show_json
+from delivery.messaging.marks import pointer_in
 
 if TYPE_CHECKING:
     from delivery.client import Explained
@@ -33,6 +35,8 @@ _REASONS = {
     "start": "the subscription began behind it",
     "topics": "its topic is none of the subscription's",
     "filter": "the filter does not hold for it",
+    "rolled_back": "what its transaction published was rolled back",
+    "invalid": "its transaction is invalid",
 }
 
 
@@ -107,7 +111,8 @@ def explain(
 ) -> None:
     """Say which rule of a subscription takes or refuses a message: each part of its filter, with its value.
 
-    An id may be that of one message in each partition. Told is what holds by the preferences as they are now.
+    An id may be that of one message in each partition. Told is what holds by the preferences as they are now. With
+    isolation committed it tells, too, what became of the message's transaction, and which one the message waits for.
     """
     from delivery.client import connect
     from delivery.ids import MessageId
@@ -144,8 +149,9 @@ def _fields(found: Explained) -> dict[str, Any]:
     return {
         "partition": found.message.partition,
         "topic": found.message.topic,
-        "taken": found.refused_by is None,
+        "taken": found.refused_by is None and found.waits_for is None,
         "refused_by": found.refused_by,
+        "waits_for": found.waits_for,
         "acknowledged": found.acknowledged,
         "rules": [msgspec.to_builtins(one) for one in found.rules],
     }
@@ -153,11 +159,21 @@ def _fields(found: Explained) -> dict[str, Any]:
 
 def _print(found: Explained) -> None:
     message = found.message
-    outcome = "taken" if found.refused_by is None else f"refused: {_REASONS[found.refused_by]}"
+    outcome = _outcome(found)
     past = "; the subscription is past it" if found.acknowledged else ""
     print(f"message {message.id} in partition {message.partition}: {outcome}{past}")
     for one in found.rules:
         _print_part(one, 1)
+
+
+def _outcome(found: Explained) -> str:
+    if found.refused_by is not None:
+        return f"refused: {_REASONS[found.refused_by]}"
+    if found.waits_for is None:
+        return "taken"
+    own = found.waits_for == pointer_in(found.message.header_block)
+    whose = "its own transaction" if own else "one before it"
+    return f"waits for transaction {found.waits_for}, which is in progress ({whose}; `hoot transaction info` shows it)"
 
 
 def _print_part(part: Part, level: int) -> None:

@@ -87,14 +87,23 @@ def scan(
     ] = None,
     limit: Limit = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what is published later.")] = False,
+    isolation: Annotated[
+        str,
+        typer.Option(
+            "--isolation",
+            metavar="ISOLATION",
+            help="uncommitted (all that is stored) or committed (see docs/transactions.md).",
+        ),
+    ] = "uncommitted",
     form: options.Format = "text",
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
 ) -> None:
     """Print the messages of a queue that are stored now; nothing is consumed.
 
-    Messages of one partition come in order. With --json each line is an object {queue, partition, id, time, topic, key,
-    headers, body}; bytes that are not UTF-8 are {base64: …}.
+    Messages of one partition come in order. With --isolation committed nothing comes that was rolled back, and what is
+    in progress is the end of its partition: --follow waits for it. With --json each line is an object {queue,
+    partition, id, time, topic, key, headers, body}; bytes that are not UTF-8 are {base64: …}.
     """
     from delivery.cli.scanning import Selection, scan_all
 
@@ -102,7 +111,7 @@ def scan(
         raise typer.BadParameter("--follow has no end, --to names one: give one of them")
     until = None if end is None else options.place(end, "--to")
     first = options.place(start, "--from")
-    selection = Selection(options.chosen(partitions), _names(topics), filter, first, until, limit)
+    selection = Selection(options.chosen(partitions), _names(topics), filter, first, until, limit, isolation)
     scan_all(zookeeper, queue, selection, _form(form, as_json=as_json), follow=follow)
 
 
@@ -123,6 +132,7 @@ def subscribe(
     ] = "latest",
     limit: Limit = None,
     kind: options.Kind = None,
+    isolation: options.Isolation = None,
     member: Annotated[
         str | None, typer.Option("--member", metavar="NAME", show_default="a new one", help="Of this one in a group.")
     ] = None,
@@ -149,11 +159,13 @@ def subscribe(
     """
     from delivery.cli.subscribing import Subscribing
     from delivery.metastore.groups import check_kind
+    from delivery.model import check_isolation
 
     first = options.first(start, "--from")
     wanted = Subscribing(
         queue, name, options.chosen(partitions), _names(topics), filter, first, limit, force,
         _form(form, as_json=as_json), None if kind is None else check_kind(kind), member, record,
+        None if isolation is None else check_isolation(isolation),
     )  # fmt: skip
     wanted.run(zookeeper)
 

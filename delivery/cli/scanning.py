@@ -25,13 +25,15 @@ class Selection(NamedTuple):
     start: Start
     end: Start | None
     limit: int | None
+    isolation: str = "uncommitted"
 
     def scanner(self, queue: Queue, *, follow: bool) -> QueueScanner | CombinedPartitionScanner:
         """A scanner over them; the caller closes it."""
         scope: dict[str, Any] = {"start": self.start, "stop": self.end, "topics": self.topics or (), "follow": follow}
+        scope |= {"filter": self.filter, "isolation": self.isolation}
         if self.partitions is None:
-            return queue.scanner(**scope, filter=self.filter)
-        return queue.combined_scanner(self.partitions, **scope, filter=self.filter)
+            return queue.scanner(**scope)
+        return queue.combined_scanner(self.partitions, **scope)
 
 
 def scan_all(zookeeper: str, queue: str, selection: Selection, form: str, *, follow: bool) -> None:

@@ -18,7 +18,7 @@ from delivery.cli.options import Start
 from delivery.cli.stopping import on_sigterm
 from delivery.filters import KEEP
 from delivery.metastore.groups import Kind
-from delivery.model import Message
+from delivery.model import Isolation, Message
 
 _LOOK_SECONDS = 0.2
 
@@ -79,6 +79,7 @@ class Subscribing(NamedTuple):
     member: str | None = None
     record: Path | None = None
     """A folder for what `hoot spark audit` compares."""
+    isolation: Isolation | None = None
 
     def run(self, zookeeper: str) -> None:
         """Print until the limit, SIGTERM or Ctrl-C. Raises the error that ended the subscription."""
@@ -95,7 +96,7 @@ class Subscribing(NamedTuple):
         subscriber = Subscriber(name, zookeeper=zookeeper, force=self.force, member=self.member)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics or KEEP, start=self.start,
-            filter=self.filter or KEEP, kind=self.kind,
+            filter=self.filter or KEEP, kind=self.kind, isolation=self.isolation,
         )  # fmt: skip
         subscription.listener(listener.take)
         subscription.batch_listener(listener.flush)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from delivery.client.admin import QueueInfo, StoredPartition
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
-from delivery.client.filtering import Explained
+from delivery.client.explaining import Explained
 from delivery.client.groups import Member
 from delivery.client.looking import SubscribedPartition, SubscriptionInfo
 from delivery.client.outgoing import NewMessage

@@ -94,19 +94,23 @@ class Accumulator:
         """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
         return size <= self.room or self.room == self._limits.buffer_bytes
 
-    def place(self, row: Row, size: int, partition: int | None, now: float, timeout: float) -> Batch:
+    def place(
+        self, row: Row, size: int, partition: int | None, now: float, timeout: float, pointer: int = 0
+    ) -> Batch:  # fmt: skip
         """The batch that the message has joined as its last row; check `fits` first.
 
         `timeout` seconds from now the batch is given up; a batch with several messages waits for the most patient.
+        `pointer` is that of the message's transaction: those of another one, or of none, are in other batches, for a
+        batch is refused as a whole.
         """
         number = self._router.route(row[1], partition)
         self._regain()
-        batch = self._fitting(number, size)
+        batch = self._fitting(number, size, pointer)
         if batch is None and row[1] is None and partition is None:
             number = self._router.sticky  # closing the full one has changed it
-            batch = self._fitting(number, size)
+            batch = self._fitting(number, size, pointer)
         if batch is None:
-            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout)
+            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout, pointer)
             self.unsettled[batch] = None
         batch.deadline = max(batch.deadline, now + timeout)
         batch.rows.append(row)
@@ -174,11 +178,15 @@ class Accumulator:
         self._closed.clear()
         return held
 
-    def _fitting(self, number: int, size: int) -> Batch | None:
-        """The open batch of a partition if the message fits; one that is too full for it is closed."""
+    def _fitting(self, number: int, size: int, pointer: int) -> Batch | None:
+        """The open batch of a partition if the message fits; one that is too full for it, or another's, is closed."""
         batch = self._open.get(number)
         limits = self._limits
-        if batch is not None and (batch.size + size > limits.batch_bytes or len(batch.rows) >= limits.batch_messages):
+        if batch is not None and (
+            batch.size + size > limits.batch_bytes
+            or len(batch.rows) >= limits.batch_messages
+            or batch.pointer != pointer
+        ):
             self._close(batch)
             return None
         return batch

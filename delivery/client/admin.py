@@ -11,7 +11,7 @@ import msgspec
 from delivery import wall
 from delivery.client.calls import Calls
 from delivery.client.copying import Side
-from delivery.client.filtering import Explained, Filtering
+from delivery.client.explaining import Explained, Explaining
 from delivery.client.hosts import Owners
 from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
 from delivery.client.pausing import Pausing
@@ -76,7 +76,7 @@ class Admin:
         self.snapshots = Snapshots(catalog, self._positions)
         self.pausing = Pausing(catalog)
         self.replays = Replays(catalog, calls, self._positions)
-        self._filtering = Filtering(catalog, calls)
+        self._explaining = Explaining(catalog, calls)
 
     def create_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.create_queue."""
@@ -176,9 +176,11 @@ class Admin:
             return change(self._subscription(queue, name))
         return self._catalog.change_subscription(queue, name, change)
 
-    def explain(self, queue: str, name: str, message: int, partition: int | None) -> list[Explained]:
-        """See Client.explain."""
-        return self._filtering.explain(self._subscription(queue, name), message, partition)
+    def explain(
+        self, queue: str, name: str, message: int, partition: int | None, view: Callable[[], bytes]
+    ) -> list[Explained]:  # fmt: skip
+        """See Client.explain; `view` gives what of transactions is committed now."""
+        return self._explaining.explain(self._subscription(queue, name), message, partition, view)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""

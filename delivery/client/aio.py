@@ -28,7 +28,7 @@ from delivery.client.admin import QueueInfo
 from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
 from delivery.client.aio_transactions import AsyncManager, AsyncTransaction
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
-from delivery.client.filtering import Explained
+from delivery.client.explaining import Explained
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
 from delivery.client.replays import Stretch

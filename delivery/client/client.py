@@ -55,11 +55,11 @@ class Client(SubscriptionsFace):
         self._catalog = catalog or open_catalog(session)
         self._owners = Owners(self._catalog)
         self._calls = calls or Calls(self._owners, self._pool)
-        self._admin = Admin(self._catalog, self._owners, self._calls)
-        self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._manager = Manager(
             Calls(Managers(self._catalog), self._pool), Forgetting(self._catalog, self._calls).before_ms
         )
+        self._admin = Admin(self._catalog, self._owners, self._calls)
+        self._placement = Placement(self._catalog, self._owners, self._calls, self._pool)
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self._former: list[Queue] = []
@@ -182,6 +182,9 @@ class Client(SubscriptionsFace):
         self._open()
         return self._queue_of(self._catalog.mark_transactional(name))
 
+    def _committed(self) -> bytes:
+        return self._manager.view()
+
     def _open(self) -> Admin:
         if self._closed:
             raise Closed("the client is closed")
@@ -205,4 +208,4 @@ class Client(SubscriptionsFace):
 
     def _make_queue(self, record: QueueRecord) -> Queue:
         look = partial(self._admin.queue_record, record.name)
-        return Queue(record, self._owners, self._calls, look, self._manager.view)
+        return Queue(record, self._owners, self._calls, look, self._committed)

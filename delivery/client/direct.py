@@ -23,11 +23,14 @@ class DirectPublisher(Machine):
         self._turns = Turns()
 
     def publish(
-        self, rows: Sequence[tuple[Row, int, int | None]], timeout: float
+        self, rows: Sequence[tuple[Row, int, int | None]], timeout: float, pointer: int = 0
     ) -> list[PublishedMessage]:  # fmt: skip
-        """Store rows (row, size, partition), checked before; raises as `Receipt.result`, for the first that failed."""
+        """Store rows (row, size, partition), checked before; raises as `Receipt.result`, for the first that failed.
+
+        `pointer`: see Accumulator.place.
+        """
         end = monotonic() + checked_timeout(timeout)
-        receipts = [self._take(row, size, partition, end) for row, size, partition in rows]
+        receipts = [self._take(row, size, partition, end, pointer) for row, size, partition in rows]
         finished = _all_done(receipts)
         # A batch shared with a more patient caller is given up later than this one's time.
         if not self._drive(finished, end + 1.0):
@@ -49,13 +52,13 @@ class DirectPublisher(Machine):
             self._turns.pass_on()  # those who wait have their outcome now
         self._sender.close()
 
-    def _take(self, row: Row, size: int, partition: int | None, end: float) -> Receipt:
+    def _take(self, row: Row, size: int, partition: int | None, end: float, pointer: int) -> Receipt:
         while True:
             with self._lock:
                 self._check_open()
                 if self._accumulator.fits(size):
                     now = monotonic()
-                    batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now))
+                    batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer)
                     return Receipt(batch, len(batch.rows) - 1)
             if not self._drive(lambda: self._accumulator.fits(size), end):
                 raise Throttled("too much is waiting to be published; nothing of this message was stored")

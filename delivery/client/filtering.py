@@ -1,42 +1,18 @@
-"""What a subscription takes: changing it while it runs, and telling why a message was taken or not."""
+"""Changing what a subscription takes while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable
 
 import msgspec
 
-from delivery.batch import headers_in, open_batch
-from delivery.client.calls import Calls
-from delivery.errors import InvalidRequest
 from delivery.filters import FilterGiven, TopicsGiven, filter_asked, kept, topics_asked
-from delivery.filters.explaining import Part, explain, row_of
-from delivery.filters.filter import rules_of
-from delivery.ids import MessageId
-from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import FlowGiven, changed_flow
 from delivery.metastore.groups import check_kind
-from delivery.metastore.managers.records import SubscriptionState
 from delivery.metastore.policy import RetryGiven, changed_policy, retry_asked
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.request import check_bound
-from delivery.model import Isolation, Message, check_isolation, check_partition
-from delivery.rpc.protocol import load_idl
-
-Refusal = Literal["partition", "start", "topics", "filter"]
-
-
-class Explained(msgspec.Struct, frozen=True):
-    """Why a subscription takes a message, or does not, by its preferences as they are now."""
-
-    message: Message
-    refused_by: Refusal | None
-    """`partition`: it does not read this one; `start`: it began behind the message. None when it takes the message."""
-    acknowledged: bool
-    """Whether the subscription is past it: what is changed now counts for it no more."""
-    rules: tuple[Part, ...]
-    """Its topics and its filter, all of which must hold, and what their parts came to."""
+from delivery.model import Isolation, check_isolation
 
 
 def change(
@@ -66,55 +42,3 @@ def change(
         isolation=isolation or record.isolation,
         holders=record.holders if wanted_kind in (None, record.kind) else {},
     )
-
-
-class Filtering:
-    """Over one catalog and the region hosts. Thread-safe; closes nothing."""
-
-    def __init__(self, catalog: Catalog, calls: Calls) -> None:
-        self._catalog, self._calls = catalog, calls
-
-    def explain(self, record: SubscriptionRecord, number: int, partition: int | None) -> list[Explained]:
-        """See Client.explain."""
-        partitions = self._catalog.queue(record.queue).settings.partitions
-        asked: Iterable[int] = range(partitions)
-        if partition is not None:
-            asked = (check_partition(partition, partitions, record.queue),)
-        states = self._catalog.states(record.queue, record.name)
-        found = [message for one in asked if (message := self._read(record.queue, one, number)) is not None]
-        if not found:
-            place = f"queue {record.queue!r} holds" if partition is None else f"{record.queue}/{partition} holds"
-            raise InvalidRequest(
-                f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
-            )
-        return [explained(record, one, _reached(states.get(one.partition), one)) for one in found]
-
-    def _read(self, queue: str, partition: int, number: int) -> Message | None:
-        request = load_idl("delivery").ReadRequest(
-            queue=queue, partition=partition, after=number - 1, upTo=number, topics=[], bytesMax=1, waitMs=0
-        )
-        data = self._calls.call(queue, partition, "read", request).batches
-        for at, header in headers_in(data):
-            for message in open_batch(data[at : at + header.length], header).messages(queue, number - 1):
-                return message if message.number == number else None
-        return None
-
-
-def _reached(state: SubscriptionState | None, message: Message) -> int:
-    return 0 if state is None else state.reached(message.key, message.number)
-
-
-def explained(record: SubscriptionRecord, message: Message, position: int) -> Explained:
-    """Why a subscription takes a message or not; `position` is how far it has come in its partition."""
-    row = row_of(message)
-    rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
-    refused: Refusal | None = None
-    if message.partition not in record.starts:
-        refused = "partition"
-    elif message.number <= record.starts[message.partition]:
-        refused = "start"
-    elif record.topics and not rules[0].value:
-        refused = "topics"
-    elif record.filter is not None and not rules[-1].value:
-        refused = "filter"
-    return Explained(message, refused, message.number <= position, rules)

@@ -39,7 +39,7 @@ class Forgetting:
         if self._holding is not None:
             yield self._holding
         for record in self._catalog.queue_records():
-            if record.transactional or record.topic is not None:
+            if record.takes_transactions:
                 yield from ((record.name, partition) for partition in range(record.settings.partitions))
 
     def _first_id(self, queue: str, partition: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from delivery import wall
 from delivery.client.calls import Calls
 from delivery.errors import InvalidRequest, UnknownPartition, UnknownSubscription
-from delivery.ids import LATEST, MessageId, Start, check_start
+from delivery.ids import EARLIEST, LATEST, MessageId, Start, check_start, first_id_at, is_message_id
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.snapshots import SavedPosition
 from delivery.metastore.records import SubscriptionRecord
@@ -57,6 +58,11 @@ class Positions:
             record, {one: SavedPosition(place) for one, place in after.items()}, force=force, dry_run=dry_run
         )
 
+    def bounds(self, queue: str, partition: int) -> tuple[int, int]:
+        """The first and the last id of a partition; the first is 0 while it holds nothing."""
+        info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=ASK_SECONDS)
+        return info.firstId, info.lastId
+
     def put(
         self, record: SubscriptionRecord, places: Mapping[int, SavedPosition], *, force: bool, dry_run: bool
     ) -> list[Move]:
@@ -76,18 +82,11 @@ class Positions:
         return moves
 
     def _resolve(self, queue: str, partitions: list[int], wanted: int, to: Start) -> dict[int, int]:
-        """Per partition the id to go on after: never beyond its end. Raises InvalidRequest for an id beyond all."""
-        ends = {}
-        for number in partitions:
-            info = self._calls.call(queue, number, "partitionInfo", queue, number, timeout=ASK_SECONDS)
-            ends[number] = info.lastId
-        last = max(ends.values(), default=0)
-        if wanted != LATEST and wanted > last and isinstance(to, int | str):
-            raise InvalidRequest(
-                f"{MessageId(wanted + 1)} is beyond the last message of queue {queue!r}"
-                f"{f', which is {MessageId(last)}' if last else ', which is empty'}: `latest` is the place behind it"
-            )
-        return {number: end if wanted == LATEST else min(wanted, end) for number, end in ends.items()}
+        """Per partition the id to go on after: never beyond its end. Raises InvalidRequest as `_check_within`."""
+        bounds = {number: self.bounds(queue, number) for number in partitions}
+        if wanted not in (LATEST, EARLIEST):
+            _check_within(queue, list(bounds.values()), wanted, to)
+        return {number: last if wanted == LATEST else min(wanted, last) for number, (_, last) in bounds.items()}
 
     def _move(self, queue: str, partition: int, before: int, to: SavedPosition) -> Move:
         low, high = sorted((before, to.position))
@@ -99,3 +98,26 @@ class Positions:
             messages = int(count)
         parked = sum(len(one.ids) for one in to.parked)
         return Move(partition, MessageId(before), MessageId(to.position), messages, parked)
+
+
+def _check_within(queue: str, bounds: Sequence[tuple[int, int]], after: int, to: Start) -> None:
+    """Raise InvalidRequest for an id beyond the ends of all partitions, and for a time that has not come yet.
+
+    A time before the first message means the first one, and one behind the last means that nothing came since.
+    """
+    last = max((last for _, last in bounds), default=0)
+    first = min((first for first, last in bounds if first and last), default=0)
+    wanted = MessageId(after + 1)
+    if not is_message_id(to):
+        if after > last and wanted > first_id_at(wall.ms()):
+            raise InvalidRequest(f"{wanted.time:%Y-%m-%d %H:%M:%S} UTC has not come yet: `latest` is the place for now")
+    elif after > last:
+        raise InvalidRequest(
+            f"{wanted} is beyond the last message of queue {queue!r}"
+            f"{f', which is {MessageId(last)}' if last else ', which is empty'}: `latest` is the place behind it"
+        )
+    elif wanted < first:
+        raise InvalidRequest(
+            f"{wanted} is before the first message of queue {queue!r}, which is {MessageId(first)}: it was never"
+            " stored, or is older than what the queue keeps; `earliest` is the place before that"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from math import inf
 from time import monotonic
 from typing import Self
 
+from delivery import logs
 from delivery.batch import Row
 from delivery.client.accumulator import ROW_BYTES, Grant, Limits
 from delivery.client.machine import Machine, Target
@@ -19,7 +19,7 @@ from delivery.errors import Closed, DeadlineExceeded, HootError, Throttled
 
 __all__ = ["PublishedMessage", "Publisher", "Receipt"]
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class Publisher(Machine):
@@ -175,8 +175,8 @@ class Publisher(Machine):
                 with self._turn:
                     self._step()
                 self._sender.wait(inf)
-        except Exception as error:
-            log.exception("the publisher's thread failed")
+        except BaseException as error:
+            log.error("the publisher's thread failed", exc_info=error)
             with self._turn:
                 with self._lock:
                     self._closed = True

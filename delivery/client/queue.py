@@ -109,6 +109,10 @@ class Queue:
         rows = [self._outgoing.row_of(message) for message in messages]
         return self._publisher().publish(rows, timeout)
 
+    def put_of_transaction(self, pointer: int, messages: Iterable[NewMessage], *, timeout: float) -> None:
+        """`put_many` for what a transaction publishes (see Transaction): in batches that hold nothing else."""
+        self._publisher().publish([self._outgoing.row_of(message) for message in messages], timeout, pointer)
+
     def publisher(
         self, *, linger_ms: float = 2.0, batch_bytes: int = 512 * 1024, batch_messages: int = 8192, in_flight: int = 8,
         buffer_bytes: int = 64 * 1024 * 1024, timeout: float = 30.0, hop: bool = False,

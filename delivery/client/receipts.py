@@ -6,18 +6,18 @@ back is kept by the batch, made only when somebody asks.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 import msgspec
 
+from delivery import logs
 from delivery.batch import Rows
 from delivery.errors import DeadlineExceeded, HootError
 from delivery.ids import MessageId
 from delivery.model import Durability
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 # Taken for a moment when a batch is settled and when somebody begins to wait; one for all batches is cheap enough.
 _settling = threading.Lock()
@@ -35,10 +35,10 @@ class Batch:
     """Messages of one partition on their way, and later what became of them. `rows` is emptied when settled."""
 
     __slots__ = ("_callbacks", "_event", "base_id", "count", "deadline", "due", "durability", "error", "partition",
-                 "rows", "settled", "size")  # fmt: skip
+                 "pointer", "rows", "settled", "size")  # fmt: skip
 
-    def __init__(self, partition: int, due: float, deadline: float) -> None:
-        self.partition = partition
+    def __init__(self, partition: int, due: float, deadline: float, pointer: int = 0) -> None:
+        self.partition, self.pointer = partition, pointer
         self.rows = Rows()
         self.size = 0
         """Bytes that count against the publisher's buffer, a grant's included."""
@@ -134,5 +134,5 @@ class Receipt(msgspec.Struct, gc=False, eq=False):
 def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:
     try:
         callback(receipt)
-    except Exception:
+    except (Exception, SystemExit):  # which would end the publisher's thread, and nothing else
         log.exception("a callback of a receipt raised")

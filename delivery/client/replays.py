@@ -86,7 +86,7 @@ class Replays:
             raise SubscriptionExists(f"queue {record.queue!r} has a subscription {into!r} already")
 
     def _stretches(self, record: SubscriptionRecord, first: int, last: int) -> list[Stretch]:
-        bounds = {number: self._bounds(record.queue, number) for number in sorted(record.starts)}
+        bounds = {number: self._positions.bounds(record.queue, number) for number in sorted(record.starts)}
         if first == EARLIEST:  # one beginning for all, for they keep the pace together
             first = min((begin for begin, end in bounds.values() if end), default=1) - 1
         stretches = []
@@ -96,10 +96,6 @@ class Replays:
             messages = self._count(record.queue, number, after, until)
             stretches.append(Stretch(number, MessageId(after), MessageId(until), messages))
         return stretches
-
-    def _bounds(self, queue: str, partition: int) -> tuple[int, int]:
-        info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=ASK_SECONDS)
-        return info.firstId, info.lastId
 
     def _count(self, queue: str, partition: int, after: int, until: int) -> int:
         if after == until:

@@ -8,7 +8,6 @@ Whoever has the publisher's turn calls `advance`; there is no thread here. All w
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import select
@@ -17,6 +16,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Final
 
+from delivery import logs
 from delivery.client.accumulator import Accumulator
 from delivery.client.hosts import Owners
 from delivery.client.inflight import Entry, Settled
@@ -26,7 +26,7 @@ from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, Metada
 from delivery.metastore.live import Address
 from delivery.metastore.records import QueueRecord
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 LATE_SECONDS: Final = 0.02
 """How often deadlines are looked at, at most."""

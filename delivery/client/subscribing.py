@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from delivery.client.admin import Admin
-from delivery.client.filtering import Explained, change
+from delivery.client.explaining import Explained
+from delivery.client.filtering import change
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
 from delivery.client.replays import Stretch
@@ -31,6 +32,10 @@ class SubscriptionsFace(ABC):
     @abstractmethod
     def _open(self) -> Admin:
         """Raises Closed."""
+
+    @abstractmethod
+    def _committed(self) -> bytes:
+        """What of transactions is committed now."""
 
     def subscriptions(self, queue: str) -> list[str]:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
@@ -57,12 +62,13 @@ class SubscriptionsFace(ABC):
         """Move a subscription to another place, in all its partitions or in `partitions`; gives the moves.
 
         Backwards, its listeners hear messages again; forwards, those in between are skipped. A time or an id beyond a
-        partition's end means its end. `force` moves it while a subscriber is attached, which goes on at the new place;
-        what is in its callbacks at that moment is still handled. What is parked is forgotten (docs/retries.md).
-        `dry_run` changes nothing.
+        partition's end means its end, and a time before the first message means that. `force` moves it while a
+        subscriber is attached, which goes on at the new place; what is in its callbacks at that moment is still
+        handled. What is parked is forgotten (docs/retries.md). `dry_run` changes nothing.
 
-        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id beyond the ends of all
-        partitions, SubscriptionBusy. Nothing has changed then. Say it again after MetadataUnavailable.
+        Raises UnknownQueue, UnknownSubscription, UnknownPartition, InvalidRequest for an id behind the last message of
+        all partitions or before the first, and for a time to come, SubscriptionBusy. Nothing has changed then. Say it
+        again after MetadataUnavailable.
         """
         return self._open().seek(queue, name, to, partitions, force=force, dry_run=dry_run)
 
@@ -184,7 +190,7 @@ class SubscriptionsFace(ABC):
         Raises UnknownQueue, UnknownSubscription, UnknownPartition; InvalidRequest when no partition holds the message;
         CorruptRecord for a message that is damaged.
         """
-        return self._open().explain(queue, name, message, partition)
+        return self._open().explain(queue, name, message, partition, self._committed)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

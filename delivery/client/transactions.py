@@ -13,12 +13,12 @@ each participant commits. What fails before that undoes everything.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, Self
 
+from delivery import logs
 from delivery.client.calls import Calls
 from delivery.client.managing import Manager
 from delivery.client.outgoing import Bytes, NewMessage
@@ -30,7 +30,7 @@ from delivery.model import partition_of
 from delivery.transactions.asks import Begun
 from delivery.transactions.errors import TransactionInvalid, UnknownTransaction
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 PUBLISH_SECONDS_MAX: Final = 30.0
 ROLL_BACK_SECONDS: Final = 10.0
@@ -157,7 +157,8 @@ class Transaction:
             raise TransactionInvalid(f"the time of transaction {self.pointer} is over")
         for queue, messages in self._messages.items():
             self._published |= {(queue, one.partition) for one in messages if one.partition is not None}
-            self._queue_of(queue).put_many(messages, timeout=min(left, PUBLISH_SECONDS_MAX))
+            timeout = min(left, PUBLISH_SECONDS_MAX)
+            self._queue_of(queue).put_of_transaction(self.pointer, messages, timeout=timeout)
 
     def _commit(self) -> None:
         changes = self._changes.union(*(participant.changes() for participant in self._participants))

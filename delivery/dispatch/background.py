@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import trio
 
-log = logging.getLogger(__name__)
+from delivery import logs
+
+log = logs.logger(__name__)
 
 
 class Background:

@@ -36,7 +36,7 @@ class BoundedSource(Through[Counted]):
     async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See scanner.Source."""
         chunk = await self._source.read(after, bytes_max, refuses)
-        if chunk is None or (refuses is None and self._is_all(chunk)):
+        if chunk is None or (chunk.covered is None and self._is_all(chunk)):
             return chunk
         first = await self._before_newest(after)
         if first <= after:

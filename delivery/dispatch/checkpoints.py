@@ -18,20 +18,19 @@ host stands still until its positions are saved, while a busy host has hundreds 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import trio
 
-from delivery import hop
+from delivery import hop, logs
 from delivery.config import HostConfig
 from delivery.dispatch.progress import CheckpointKey, Due, Place, Progress
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
 from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class States(Protocol):

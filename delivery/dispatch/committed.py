@@ -70,7 +70,7 @@ class CommittedSource(Through[Source]):
 
     async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See scanner.Source; returns when something of it is decided."""
-        told = None if refuses is None else _unless_transactional(refuses)
+        told = None if refuses is None else unless_transactional(refuses)
         try:
             while (chunk := await self._source.read(after, bytes_max, told)) is not None and _is_mixed(chunk):
                 self._wait_for(0)
@@ -96,7 +96,7 @@ class CommittedSource(Through[Source]):
             self.waiting = Waiting(pointer, since)
 
 
-def _unless_transactional(refuses: Refuses) -> Refuses:
+def unless_transactional(refuses: Refuses) -> Refuses:
     """A batch that may hold a message in progress has to be seen, whatever is wanted of it."""
     return lambda header, dictionary: not header.flags & HEADERS and refuses(header, dictionary)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
+from delivery import logs
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.committed import Transactions
@@ -35,7 +35,7 @@ from delivery.metastore.flow import seconds_paused
 from delivery.metastore.managers.states import Taken, TakeState
 from delivery.metastore.records import ListenerRecord
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 T = TypeVar("T")
 

@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from delivery import logs
 from delivery.dispatch.bell import Bell
 from delivery.dispatch.pace import Pace
 from delivery.metastore.flow import Flow
+
+log = logs.logger(__name__)
 
 Tell = Callable[[], None]
 StartSoon = Callable[[Callable[[], Awaitable[None]]], object]
@@ -91,6 +94,9 @@ class Gate:
             else:
                 tell = next(iter(self._waiting))
                 del self._waiting[tell]
-                tell()
+                try:
+                    tell()
+                except Exception:
+                    log.exception("somebody could not be told that the gate is open")
                 await trio.lowlevel.checkpoint()
         self._telling = False

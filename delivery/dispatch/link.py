@@ -12,7 +12,6 @@ bytes before the first answer.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from functools import partial
 
 import trio
 
+from delivery import logs
 from delivery.config import HostConfig
 from delivery.dispatch.lines import Line, Lines
 from delivery.dispatch.plain import PlainTarget
@@ -29,7 +29,7 @@ from delivery.metastore.records import ListenerRecord
 from delivery.rpc.connection import Connection
 from delivery.rpc.sharing import PUSH_BYTES_MAX, PUSHES_MAX
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 OnAnswer = Callable[[Answer | HootError], None]
 
@@ -161,8 +161,17 @@ class Link:
                 if again:
                     await trio.sleep(pause * random.uniform(0.5, 1.0))
                     pause = min(pause * 2, self._config.reconnect_delay_max_seconds)
-                up, again = await self._try(), True
+                up, again = await self._try_safely(), True
             self._scope = None
+
+    async def _try_safely(self) -> bool:
+        """Whether there is a proven connection now; a defect counts as a listener that cannot be reached."""
+        try:
+            return await self._try()
+        except Exception as error:
+            log.exception("subscription %s on %s: connecting failed unexpectedly", self._subscription, self._queue)
+            self._note_unreachable(SubscriberUnreachable(f"connecting failed unexpectedly: {error!r}"))
+            return False
 
     async def _try(self) -> bool:
         """Whether there is a proven connection now."""
@@ -203,13 +212,21 @@ class Link:
             self._target = PackedTarget(connection)
         else:
             self._target = plain = PlainTarget(connection)
-            self._lines.background.start_soon(plain.run)
+            self._lines.background.start_soon(partial(self._run_plain, plain, connection))
         if self._wanted is not None:
             self._wanted.set()
             self._wanted = None
         if not self._reachable:
             log.info("subscription %s on %s: its listener is back", self._subscription, self._queue)
         self._reachable, self.down_since, self.trouble = True, None, ""
+
+    async def _run_plain(self, plain: PlainTarget, connection: Connection) -> None:
+        """Push until the target ends; its connection, which nobody else uses, ends with it."""
+        try:
+            await plain.run()
+        finally:
+            with trio.CancelScope(shield=True):
+                await connection.aclose()
 
     def _ended(self) -> None:
         """The connection has ended by itself; while it is not proven, who says hello hears of that."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
+import time
 
 import trio
 
+from delivery import logs
 from delivery.config import HostConfig
 from delivery.dispatch.deadletters import DeadLetter, DeadLetters
 from delivery.dispatch.holding import batch_of
@@ -16,7 +17,7 @@ from delivery.errors import HootError
 from delivery.ids import MessageId
 from delivery.model import Message
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class Morgue:
@@ -25,6 +26,10 @@ class Morgue:
     def __init__(self, stream: Stream, source: Source, letters: DeadLetters | None, config: HostConfig) -> None:
         """Without `letters` what is given up is dropped."""
         self._stream, self._source, self._letters, self._config = stream, source, letters, config
+        self.since: float | None = None
+        """By the monotonic clock, while a message is being put aside."""
+        self.trouble = ""
+        """Why it could not be, yet."""
 
     async def take(self, given_up: GiveUp) -> None:
         """Return when the message is where it is to be; what keeps it from there is tried again for ever.
@@ -37,13 +42,20 @@ class Morgue:
                     given_up.attempts.last_error)  # fmt: skip
         if self._letters is None:
             return
-        message = await self.find(given_up.id)
+        self.since = time.monotonic()
+        try:
+            await self._keep(given_up, self._letters)
+        finally:
+            self.since, self.trouble = None, ""
+
+    async def _keep(self, given_up: GiveUp, letters: DeadLetters) -> None:
+        stream, message = self._stream, await self.find(given_up.id)
         if message is None:
             log.warning("%s/%d: message %s is stored no longer", stream.queue, stream.partition,
                         MessageId(given_up.id))  # fmt: skip
             return
         letter = DeadLetter(stream.subscription, message, given_up.reason, given_up.attempts)
-        while not await self._stored(letter, self._letters):  # noqa: ASYNC110 - the store tells nobody that it is back
+        while not await self._stored(letter, letters):  # noqa: ASYNC110 - the store tells nobody that it is back
             await trio.sleep(self._config.reconnect_delay_max_seconds)
 
     async def find(self, number: int) -> Message | None:
@@ -57,7 +69,7 @@ class Morgue:
         try:
             await letters.store([letter])
         except HootError as error:
-            stream = self._stream
+            stream, self.trouble = self._stream, error.message
             log.warning("%s/%d: subscription %s waits with message %s, which cannot become a dead letter: %s",
                         stream.queue, stream.partition, stream.subscription, letter.message.id, error)  # fmt: skip
             return False

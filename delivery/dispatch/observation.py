@@ -44,7 +44,7 @@ class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     host: str = ""
     """The owner's host:port."""
     trouble: str = ""
-    """Why it is not delivered: the last error of whoever tried."""
+    """Why it is not delivered, or what was given up is not kept: the last error of whoever tried."""
     began_ms: int = 0
     """When its owner began to deliver it."""
 

@@ -87,7 +87,10 @@ class PlainTarget:
                     while not self._pushes:
                         await self._pushed.park()
                     push = self._pushes[0]
-                    answer = await self._answer(push)
+                    try:
+                        answer = await self._answer(push)
+                    except HootError as error:  # what it pushes cannot be read
+                        answer = error
                     self._pushes.popleft()
                     push.on_answer(answer)
         finally:

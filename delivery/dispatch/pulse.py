@@ -30,7 +30,7 @@ class Pulse:
 
     __slots__ = (
         "_clock", "_counters", "_earlier", "_highest", "_mark", "_note", "_window", "acknowledged_at", "again_at",
-        "began", "delivered_at", "first_out_since", "moved_at", "redelivered", "shelving_since",
+        "began", "delivered_at", "first_out_since", "moved_at", "redelivered",
     )  # fmt: skip
 
     def __init__(
@@ -49,8 +49,6 @@ class Pulse:
         self.redelivered = 0
         self.again_at: float | None = None
         """When the worker goes on after a failure."""
-        self.shelving_since: float | None = None
-        """Since when a message is being put aside."""
         self._highest = window.position
         self._earlier = self._mark = (self.began, window.position)
 
@@ -84,10 +82,6 @@ class Pulse:
     def waits(self, seconds: float) -> None:
         """The worker waits so long before it goes on."""
         self.again_at = self._clock() + seconds
-
-    def shelves(self, begun: bool) -> None:
-        """A message is put aside, or was."""
-        self.shelving_since = self._clock() if begun else None
 
     @property
     def trend(self) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -18,6 +18,9 @@ from delivery.batch import peek, select, without_asides
 from delivery.batch.select import Refuses, Wanted
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.storage.base import Chunk
+
+_FEW: Final = 8
+"""Where topics leave no more than one byte of so many, so many times as much is read at once."""
 
 
 class Source(Protocol):
@@ -61,8 +64,9 @@ class MessageScanner:
         """`wanted` None takes all; `push_bytes` bounds what is read at once."""
         self._source, self._wanted, self._push_bytes = source, wanted, push_bytes
         self._after = 0
-        self._refuses: Refuses | None = None
-        """Once the filter has refused a whole batch: what is like it need not be read."""
+        self._reach = push_bytes
+        """How much is read at once: more while little of it is wanted."""
+        self._refuses = None if wanted is None else wanted.refuses
         self.reading_since: float | None = None
         """By the monotonic clock, while the partition is being read."""
         self._resting: trio.lowlevel.Task | None = None
@@ -83,14 +87,15 @@ class MessageScanner:
         try:
             while True:
                 self.reading_since = time.monotonic()
-                chunk = await self._source.read(self._after, self._push_bytes, self._refuses)
+                chunk = await self._source.read(self._after, self._reach, self._refuses)
                 self.reading_since = None
                 if chunk is None:
                     await self._rest()
                     continue
-                for piece in await self._judged(chunk):
+                pieces = await self._judged(chunk)
+                for piece in pieces:
                     await buffer.put(piece)
-                self._after = chunk.last_id
+                self._after, self._reach = chunk.last_id, self._next_reach(chunk, pieces)
                 await trio.lowlevel.checkpoint()  # else the tail cache and a quick listener could keep the loop to it
         finally:
             self._source.unfollow(follow)
@@ -104,6 +109,16 @@ class MessageScanner:
         if self._wanted is not None and self._wanted.looks_inside:
             return await hop.run_sync(self._pieces, chunk)
         return self._pieces(chunk)
+
+    def _next_reach(self, chunk: Chunk, pieces: Sequence[Piece]) -> int:
+        """A read takes a hop to a thread, however little comes of it.
+
+        Where messages are evaluated one by one that is nothing beside the rest.
+        """
+        if self._wanted is None or self._wanted.looks_inside:
+            return self._push_bytes
+        few = sum(len(piece.data) for piece in pieces) * _FEW <= len(chunk.data)
+        return self._push_bytes * _FEW if few else self._push_bytes
 
     async def _rest(self) -> None:
         if self._source.has_news(self._after):
@@ -143,8 +158,6 @@ class MessageScanner:
                 kept.append(part)
                 messages += header.count if part is data else _count(part)
                 end = header.last_id
-            else:
-                self._refuses = wanted.refuses
         return _laid_out(chunk, kept, messages, end)
 
 

@@ -5,16 +5,17 @@ It works in runs (see `window`). A run ends with one of the `Ending`s; what foll
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 import trio
 
+from delivery import logs
 from delivery.dispatch.bell import Bell
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.ending import Ending
+from delivery.dispatch.guarding import guarded
 from delivery.dispatch.outlet import Outlet
 from delivery.dispatch.parking import SendAgain
 from delivery.dispatch.pulse import Counters
@@ -34,7 +35,7 @@ from delivery.dispatch.window import Sent, Window
 from delivery.errors import HootError, ProtocolError, SubscriberUnreachable
 from delivery.ids import MessageId
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -95,6 +96,7 @@ class MessageSender:
         if self._recalling:
             self._window.rewind()  # the next run is begun already, for the listener that was recalled
 
+    @guarded
     def pump(self) -> None:
         """Push what is in the buffer, as far as window, gate and connection let it."""
         largest = self._outlet.fit()
@@ -129,6 +131,10 @@ class MessageSender:
     def give_up(self) -> None:
         """End the run at once, whatever the listener has begun."""
         self._finish_run(Ending.RECALLED)
+
+    def unforeseen(self) -> None:
+        """See Ends: the run is over, and the next one begins at the acknowledged position."""
+        self._finish_run(Ending.FRUITLESS)
 
     async def drained(self) -> None:
         """Return when nothing is out any more."""
@@ -192,6 +198,7 @@ class MessageSender:
             window.withdraw(sent)
             self._refused(error)
 
+    @guarded
     def _answered(self, sent: Sent, answer: Answer | HootError) -> None:
         if sent.run != self._window.run:
             return
@@ -202,7 +209,9 @@ class MessageSender:
                 return
             self._counters.acknowledged(self._stream.queue, self._stream.subscription, sent.messages)
             self._outlet.answered(sent, answer.abreast)
-            self._finish(sent)
+            if self._window.finish(sent):
+                self._on_position(self._window.position)
+            self._changed.ring()
             if answer.failures and not self._retries:
                 self._finish_run(Ending.PARKED)  # the listener knows another order than the host does
             if not self._end_if_recalled():
@@ -225,6 +234,7 @@ class MessageSender:
         self._finish_run(Ending.RECALLED)
         return True
 
+    @guarded
     def _answered_again(self, run: int, step: SendAgain, answer: Answer | HootError) -> None:
         if run != self._window.run:
             return
@@ -283,11 +293,6 @@ class MessageSender:
         log.warning("%s/%s: subscription %s: a push came to nothing: %s", stream.queue, stream.partition,
                     stream.subscription, error)  # fmt: skip
         self._finish_run(Ending.FRUITLESS)
-
-    def _finish(self, sent: Sent) -> None:
-        if self._window.finish(sent):
-            self._on_position(self._window.position)
-        self._changed.ring()
 
     def _failed(self, sent: Sent, answer: Answer) -> None:
         stream = self._stream

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import msgspec
 import trio
 
+from delivery import logs
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Delivery, Tools
@@ -14,7 +13,7 @@ from delivery.dispatch.plan import Attached, SubscriptionKey, steps
 from delivery.dispatch.watch import SubscriptionWatch
 from delivery.errors import HootError
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 _FINAL_FLUSH_SECONDS = 5.0
 """How long a stopping host tries to save its last checkpoints."""

@@ -103,7 +103,7 @@ def _of_worker(
         moved_ms=at.ms(pulse.moved_at), checkpointed_ms=at.ms(serving.progress.saved_at),
         redelivered=pulse.redelivered, filtered=delivery.is_filtered, paced=paced,
         reading_ms=0 if paced or _waiting(parts, at) else at.ms(parts.scanner.reading_since),
-        shelving_ms=at.ms(pulse.shelving_since),
+        shelving_ms=at.ms(parts.morgue.since), trouble=parts.morgue.trouble,
         **_out(parts, at), **_failing(parts, at), **_parked(parts.parking), **_unreachable(link, at),
         **_paused(record.pause, at), **_waiting(parts, at),
     )  # fmt: skip

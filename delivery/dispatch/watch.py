@@ -9,21 +9,20 @@ listener now are looked at any further: a host reads neither the other queues no
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
 
-from delivery import hop
+from delivery import hop, logs
 from delivery.dispatch.plan import Attached
 from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.groups import SPREAD, fits
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 WATCHED_AT_ONCE: Final = 1000
 """New subscriptions that are read, and watched or not, together."""

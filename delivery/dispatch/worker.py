@@ -95,6 +95,7 @@ class Parts(msgspec.Struct, frozen=True):
     parking: Parking
     first: FirstInLine
     pulse: Pulse
+    morgue: Morgue
     committed: CommittedSource | None
 
 
@@ -165,8 +166,9 @@ class SubscriptionWorker:
     def parts(self) -> Parts:
         """What it consists of, to be looked at."""
         return Parts(
-            self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse, self._committed
-        )
+            self._window, self._scanner, self._sender, self._retrier.parking, self._first, self._pulse, self._morgue,
+            self._committed,
+        )  # fmt: skip
 
     async def run(self, link: Link) -> None:
         """Deliver until refused, drained, cancelled, or the partition is lost."""
@@ -235,9 +237,7 @@ class SubscriptionWorker:
         """Put a message aside, and go on behind it; unless the worker is to end."""
         with trio.CancelScope() as self._pausing:
             if not self._draining:
-                self._pulse.shelves(True)
                 await self._morgue.take(given_up)
-                self._pulse.shelves(False)
                 self._window.pass_over(given_up.id)
                 self._first.gave_up(given_up.id)
                 self._ledger.note_failing(self._first.attempts)

@@ -17,6 +17,11 @@ from delivery.filters.topics import check_pattern
 
 _DECISIONS_KEPT = 4096
 _FILTERS_KEPT = 1024
+_REFUSED, _TAKEN, _OPEN = range(3)
+"""What a topic decides: an open one leaves it to the message."""
+_MARKS = {False: _REFUSED, True: _TAKEN, None: _OPEN}
+_SEARCHED = 8
+"""Searching pays where no more than one of so many messages is not refused."""
 
 
 class Filter:
@@ -31,7 +36,6 @@ class Filter:
         """Whether messages may have to be evaluated one by one, which takes microseconds for each."""
         self._judge = judge(rule)
         self._of_batch = lru_cache(_DECISIONS_KEPT)(self._decide_batch)
-        self._refused: set[tuple[bytes, int, int]] = set()
         self._of_topic = lru_cache(_DECISIONS_KEPT)(self._decide_topic)
 
     def __repr__(self) -> str:
@@ -39,36 +43,27 @@ class Filter:
 
     def decide(self, header: Header, dictionary: bytes) -> bool | None:
         """Whether it takes all messages or none of a batch; None when that must be looked at one by one."""
-        shape = (dictionary, header.flags & (KEYS | HEADERS), header.partition)
-        decided = self._of_batch(*shape)
-        if decided is False and len(self._refused) < _DECISIONS_KEPT:
-            self._refused.add(shape)
-        return decided
+        return self._of_batch(dictionary, header.flags & (KEYS | HEADERS), header.partition)
 
     def refuses(self, header: Header, dictionary: bytes) -> bool:
-        """Whether it takes nothing of a batch of which only this much was read, from any thread.
-
-        The checksum over a dictionary is that of the payload. So this says yes only to one that was in a batch read as
-        a whole before: a dictionary in which a bit has fallen over is not among these, and its damage is found.
-        """
-        return (dictionary, header.flags & (KEYS | HEADERS), header.partition) in self._refused
+        """Whether it takes nothing of a batch of which only this much is known. From any thread."""
+        return self.decide(header, dictionary) is False
 
     def choose(self, batch: Batch) -> Sequence[int]:
         """The places of the messages that it takes, rising."""
         header = batch.header
         flags = header.flags & (KEYS | HEADERS)
         decided = [self._of_topic(topic, flags, header.partition) for topic in batch.topics]
+        marks = _marks(batch.topic_index, bytes(_MARKS[one] for one in decided))
+        places = _marked(marks)
         if None not in decided:
-            return list(compress(range(header.count), map(decided.__getitem__, batch.topic_index)))
-        row, holds, places = Row.of(batch), self._judge, []
-        for place, topic in enumerate(batch.topic_index):
-            taken = decided[topic]
-            if taken is None:
-                row.at = place
-                taken = holds(row)
-            if taken:
-                places.append(place)
-        return places
+            return places
+        row, holds, taken = Row.of(batch), self._judge, []
+        for place in places:
+            row.at = place
+            if marks[place] == _TAKEN or holds(row):
+                taken.append(place)
+        return taken
 
     def takes(self, row: Row) -> bool:
         """Whether it takes the message at which `row` is, all of which is known."""
@@ -81,6 +76,25 @@ class Filter:
     def _decide_topic(self, topic: str, flags: int, partition: int) -> bool | None:
         row = Row(partition, [0], [topic], [None], [b""], [b""])
         return decide(self.rule, row, _known(flags))
+
+
+def _marks(index: Sequence[int], of_topic: bytes) -> bytes:
+    """What is decided of each message, by its topic's place."""
+    if isinstance(index, bytes):
+        return index.translate(of_topic.ljust(256, b"\0"))
+    return bytes(map(of_topic.__getitem__, index))
+
+
+def _marked(marks: bytes) -> list[int]:
+    """The places that are not refused. Where these are few they are searched for, a hundred times as fast."""
+    if (len(marks) - marks.count(_REFUSED)) * _SEARCHED > len(marks):
+        return list(compress(range(len(marks)), marks))
+    found, wanted = [], marks.replace(bytes((_OPEN,)), bytes((_TAKEN,)))
+    at = wanted.find(_TAKEN)
+    while at >= 0:
+        found.append(at)
+        at = wanted.find(_TAKEN, at + 1)
+    return found
 
 
 def _known(flags: int) -> Known:

@@ -22,7 +22,10 @@ def check_topics(given: str | Iterable[str] | None) -> tuple[str, ...]:
     """The names and patterns of a subscription, sorted, each once; empty for all. Raises InvalidRequest."""
     if given is None:
         return ()
-    names = (given,) if isinstance(given, str) else tuple(given)
+    try:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        raise InvalidRequest(f"topics are names, not {str(given)[:40]!r}") from None
     if not 1 <= len(names) <= TOPICS_MAX:
         raise InvalidRequest(f"name 1 to {TOPICS_MAX} topics, or None for all, not {len(names)}")
     return tuple(sorted({check_name("topic", name) if name == "" else check_pattern(name) for name in names}))

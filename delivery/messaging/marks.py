@@ -9,7 +9,8 @@ Three more kinds stand between the messages, each alone in its batches, told by 
 
     hoot.stored      a body that is not visible yet; header hoot.tx
     hoot.marker      makes visible all bodies that were stored under its pointer before it; header hoot.tx;
-                     body: per stored batch i64 number of its first message, i32 how many messages
+                     body: per stored batch i64 number of its first message, i32 how many messages. Its batch covers
+                     an id for itself, and one behind that for each of these messages
     hoot.rollback    the messages and markers under a pointer, from one number to another, were rolled back;
                      body: i64 pointer, i64 first number, i64 last number
 
@@ -19,13 +20,14 @@ later cannot slip in. Ids of bodies are from the partition's own sequence.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from delivery.batch import Header, Row, is_aside
-from delivery.batch.layout import HEADERS
+from delivery.batch import Header, Row, is_aside, open_batch
+from delivery.batch.layout import FLAGS_AT, HEADERS
 from delivery.errors import CorruptRecord
 from delivery.model import ASIDE, encode_headers, tolerant_headers
 
@@ -36,6 +38,8 @@ ROLLBACK: Final = f"{ASIDE}rollback"
 
 _NAME: Final = HEADER.encode()
 _POINTER: Final = struct.Struct(">q")
+_CARRIED: Final = re.compile(re.escape(encode_headers({HEADER: bytes(8)})[:-8]) + b"(.{8})", re.DOTALL)
+"""The header in a header block."""
 _RANGE: Final = struct.Struct(">qi")
 _ROLLBACK: Final = struct.Struct(">qqq")
 
@@ -69,6 +73,16 @@ def may_be_of_transactions(header: Header, data: bytes, at: int = 0) -> bool:
     """Whether any message of the batch that begins at `at` can be of a transaction, told without opening it."""
     named = header.flags & HEADERS and data.find(_NAME, at, at + header.length) >= 0
     return bool(named) and not is_aside(header, data, at)
+
+
+def pointers_in(data: bytes) -> frozenset[int]:
+    """The write pointers of the transactions whose messages a batch holds. No Python runs for a message.
+
+    Raises CorruptRecord for a batch that would be refused anyway; others may be none and not be noticed here.
+    """
+    if len(data) <= FLAGS_AT or not data[FLAGS_AT] & HEADERS or data.find(_NAME) < 0:
+        return frozenset()
+    return frozenset(_POINTER.unpack(found)[0] for found in set(_CARRIED.findall(open_batch(data).block_area)))
 
 
 def published(bodies: Iterable[bytes], pointer: int | None) -> list[Row]:

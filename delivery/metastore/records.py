@@ -95,6 +95,11 @@ class QueueRecord(msgspec.Struct, frozen=True):
     copy_of: str = ""
     """The generation of the queue that it was made as a copy of, empty for all others."""
 
+    @property
+    def takes_transactions(self) -> bool:
+        """Whether it may hold messages of transactions."""
+        return self.transactional or self.topic is not None
+
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The durable side of a subscription: its preferences."""

@@ -95,6 +95,11 @@ def check_request(  # noqa: PLR0913 - a subscription has so many sides
     if chosen is not None and (foreign := [number for number in own if number not in chosen]):
         raise InvalidRequest(f"a start is given for partition {foreign[0]}, which is not among those subscribed to")
     changed_flow(flow, Flow())
+    if newest and check_bound(bound):
+        raise InvalidRequest(
+            f"start {LATEST_PER_KEY!r} is about the newest message of each key, however far back, and bound {bound}"
+            " leaves out what is far back: give one of them"
+        )
     return Request(
         queue=_checked_queue(queue, has_partitions=bool(own) or chosen is not None), partitions=chosen,
         start=EARLIEST if newest else check_start(start),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Literal
+
+from delivery import logs
 
 State = Literal["steady", "suspended", "lost"]
 """`steady`; `suspended`: no connection, the session and what is ephemeral may live on or not; `lost`: the session is
@@ -15,7 +16,7 @@ acts by it keeps a clock of its own while the state is `suspended`."""
 
 StateCallback = Callable[[State], None]
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class ConnectionState:

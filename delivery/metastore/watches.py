@@ -7,12 +7,13 @@ change before the reading is read, a later one fires. How often something change
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol, get_args
+
+from delivery import logs
 
 Hint = Callable[[], None]
 Kind = Literal["children", "value"]
@@ -21,7 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 IN_FLIGHT_MAX: Final = 64
 """kazoo wakes its connection thread through a pipe that holds 278 requests; a full pipe blocks, past every deadline."""
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 
 class Event(Protocol):

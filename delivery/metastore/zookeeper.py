@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import Callback, KazooState
 
+from delivery import logs
 from delivery.errors import BadVersion, Closed, ConfigError, HootError, InvalidRequest, MetadataUnavailable
 from delivery.metastore.address import split_hosts
 from delivery.metastore.ops import (
@@ -61,9 +62,9 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[HootError], str]]] = {
 }
 _BYSTANDERS: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 # kazoo warns at each attempt, several a second while ZooKeeper is away; the changes of state are logged here instead.
-kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+kazoo_log = logs.logger(f"{__name__}.kazoo")
 kazoo_log.setLevel(logging.ERROR)
 
 

@@ -7,6 +7,7 @@ a slow disk makes larger groups by itself.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 import trio
@@ -22,8 +23,8 @@ Group = list[Entry]
 class Outcomes(Protocol):
     """Who hears how each entry ended: exactly one of these, once."""
 
-    def stored(self, entry: Entry) -> None:
-        """It is durable, in the order of its partition."""
+    def stored(self, entries: Sequence[Entry]) -> None:
+        """These are durable, each in the order of its partition."""
 
     def failed(self, entry: Entry, error: HootError) -> None:
         """The store could not confirm it: it may be stored or not, and its partition must be opened anew."""
@@ -103,12 +104,20 @@ class Committer:
         self._metrics.committed(len(group), seconds)
         if not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
+        self._tell(group, answers)
+        self._commit()
+
+    def _tell(self, group: Group, answers: Answers) -> None:
+        """Tell all outcomes in their order, those together that are stored."""
+        stored: Group = []
         for entry, error in zip(group, answers, strict=True):
             if error is None:
-                self._outcomes.stored(entry)
-            else:
-                self._outcomes.failed(entry, error)
-        self._commit()
+                stored.append(entry)
+                continue
+            self._outcomes.stored(stored)
+            stored = []
+            self._outcomes.failed(entry, error)
+        self._outcomes.stored(stored)
 
 
 _STOPPING = "the host is stopping; this was not stored"

@@ -6,7 +6,6 @@ there. So what a host decides about its groups can also be run without threads.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from typing import Protocol
 
 import trio
 
+from delivery import logs
 from delivery.errors import HootError, StorageUnavailable
 from delivery.storage.base import Append, MessageStore
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Answers = list[HootError | None]
 Settle = Callable[[Answers, float], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import trio
 
@@ -13,7 +14,9 @@ from delivery.metrics import Metrics
 from delivery.publish.committer import Committer
 from delivery.publish.lane import CommitLane, CommitThread
 from delivery.publish.pending import PendingPublish, Stored
+from delivery.publish.permits import Permit, Permits
 from delivery.publish.writer import Clock, Entry, PartitionWriter, wall_clock_ms
+from delivery.rpc.together import together
 from delivery.storage.base import MessageStore
 
 Place = tuple[str, int]
@@ -35,6 +38,7 @@ class Publisher:
         self._committer = Committer(lane or CommitThread(store), metrics, commit_bytes, self)
         self._writers: dict[Place, PartitionWriter] = {}
         self._waiting: dict[Place, deque[PendingPublish]] = {}
+        self._permits = Permits(self._go_on)
         self._acquired = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._stopping = False
@@ -43,19 +47,20 @@ class Publisher:
 
     def begin(
         self, queue: str, partition: int, batch: bytes, *, generation: str = "", aside: bool = False,
-        after: int | None = None,
+        after: int | None = None, permit: Permit | None = None,
     ) -> PendingPublish:  # fmt: skip
         """Take a batch. Never raises, never waits: the outcome, whatever it is, comes from `wait`.
 
         Batches of one partition are stored in the order of these calls. When the partition is not owned yet, they
         wait, in order, for one claim. With a `generation` the batch is for the queue of that generation alone: one that
         was deleted and created again may still be the old one here when its first batches come. `aside` is for batches
-        of the engine's own (see `model.ASIDE`), `after` for those that a closed queue gets from another one.
+        of the engine's own (see `model.ASIDE`), `after` for those that a closed queue gets from another one. With a
+        `permit` that is asked first, and what the same producer sends to the partition meanwhile waits as well.
         """
         pending = PendingPublish(queue, partition, batch, generation=generation, aside=aside, after=after)
         self.pending_bytes += pending.size
         try:
-            self._begin((queue, partition), pending)
+            self._begin(pending, permit)
         except HootError as error:
             self._end(pending, error)
         return pending
@@ -77,18 +82,36 @@ class Publisher:
             await self._acquired.park()
         await self._committer.drained()
 
-    def _begin(self, place: Place, pending: PendingPublish) -> None:
-        if self._stopping or self._nursery is None:
-            raise ServiceStopping("the host is stopping; nothing was stored")
+    def _begin(self, pending: PendingPublish, permit: Permit | None) -> None:
+        nursery = self._running()
         if self.pending_bytes > self._pending_bytes_max:
             raise Throttled(f"{self._pending_bytes_max} bytes are waiting to be stored; try again after a pause")
+        if not self._permits.take(pending, permit, nursery):
+            self._place(pending, nursery)
+
+    def _go_on(self, pending: PendingPublish, refusal: HootError | None) -> None:
+        """With a batch that had to wait for a permit."""
+        try:
+            if refusal is not None:
+                raise refusal
+            self._place(pending, self._running())
+        except HootError as error:
+            self._end(pending, error)
+
+    def _running(self) -> trio.Nursery:
+        if self._stopping or self._nursery is None:
+            raise ServiceStopping("the host is stopping; nothing was stored")
+        return self._nursery
+
+    def _place(self, pending: PendingPublish, nursery: trio.Nursery) -> None:
+        place = (pending.queue, pending.partition)
         if (waiting := self._waiting.get(place)) is not None:
             waiting.append(pending)
         elif (owned := self._ownership.owned(*place)) is not None and pending.generation in ("", owned.key.generation):
             self._take(owned, pending)
         else:
             self._waiting[place] = deque([pending])
-            self._nursery.start_soon(self._acquire, place)
+            nursery.start_soon(self._acquire, place)
 
     async def _acquire(self, place: Place) -> None:
         """Claim the partition and begin what waits for it, in order."""
@@ -131,11 +154,15 @@ class Publisher:
 
     # -- what the committer tells (see committer.Outcomes)
 
-    def stored(self, entry: Entry) -> None:
-        """The batch is durable."""
-        outcome = entry.writer.stored(entry)
-        self._metrics.stored(entry.pending.queue, outcome.count, entry.pending.size)
-        self._end(entry.pending, outcome)
+    def stored(self, entries: Sequence[Entry]) -> None:
+        """The batches are durable. What a partition got goes on to its readers as one, and before the replies."""
+        outcomes = [entry.writer.stored(entry) for entry in entries]
+        for writer in dict.fromkeys(entry.writer for entry in entries):
+            writer.announce()
+        with together():
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                self._metrics.stored(entry.pending.queue, outcome.count, entry.pending.size)
+                self._end(entry.pending, outcome)
 
     def failed(self, entry: Entry, error: HootError) -> None:
         """The store could not confirm the batch: nobody knows, and its partition is dropped.

@@ -41,6 +41,8 @@ class PartitionWriter:
         self.owned = owned
         self._tail, self._now_ms = tail, now_ms
         self._producers: Producers[PendingPublish] = Producers(owned.stored)
+        self._complete = 0
+        """The last id that was stored."""
 
     def take(self, pending: PendingPublish) -> Entry | None:
         """Stamp the batch, ready to be stored; None when it has ended already or follows one under way.
@@ -58,7 +60,7 @@ class PartitionWriter:
             return None
         if owned.settings.closed:
             raise QueueClosed(f"queue {owned.key.queue!r} is closed; nothing was stored")
-        return self._stamped(pending, header, owned.ids.take(header.count, self._now_ms()))
+        return self._stamped(pending, header, owned.ids.take(header.span, self._now_ms()))
 
     def _take_copied(self, pending: PendingPublish, after: int) -> Entry:
         """A batch of another queue, behind the one before it there: so none is left out, and none comes twice.
@@ -86,7 +88,7 @@ class PartitionWriter:
         return Entry(append, pending, self)
 
     def stored(self, entry: Entry) -> Stored:
-        """The batch is durable: readers may have it, unless the partition was lost in the meantime."""
+        """The batch is durable: readers may have it from `announce` on, unless the partition was lost meanwhile."""
         header, owned = entry.append.header, self.owned
         owned.use.stored()
         owned.traffic.add(header.count, len(entry.append.batch))
@@ -95,8 +97,14 @@ class PartitionWriter:
             self._producers.stored(StoredBatch(*batch))
         if owned.feed.error is None:
             self._tail.append(entry.append.key, header, entry.append.batch)
-            owned.feed.advance(header.last_id)
+            self._complete = header.last_id
         return Stored(header.base_id, header.count, entry.append.durability)
+
+    def announce(self) -> None:
+        """Tell the readers of what was stored since the last time."""
+        feed = self.owned.feed
+        if feed.error is None and self._complete > feed.watermark:
+            feed.advance(self._complete)
 
     def _repeat(self, pending: PendingPublish, earlier: StoredBatch | PendingPublish) -> None:
         if isinstance(earlier, StoredBatch):

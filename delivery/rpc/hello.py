@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from delivery import logs
 from delivery.errors import HootError, ListenerRefused, ProtocolError, SubscriberUnreachable
 from delivery.networks import Networks
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.pinned import allowed_now
 from delivery.rpc.protocol import decode_reply, encode_call
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 PROBE_SECONDS: Final = 1.0
 

@@ -30,12 +30,12 @@ class Outbox:
         """Whether something is kept, for the socket takes no more now: call `flush`, and better send nothing."""
         return bool(self._left)
 
-    def send(self, frame: Frame) -> None:
-        """Send a frame, or keep what the socket does not take. Raises OSError when the connection is broken."""
-        if self._left:
+    def send(self, *frames: Frame) -> None:
+        """Send frames, or keep what the socket does not take. Raises OSError when the connection is broken."""
+        idle = not self._left
+        for frame in frames:
             self._left += joined(*frame)
-        else:
-            self._left = joined(*frame)
+        if idle:
             self._write()
 
     async def flush(self) -> None:

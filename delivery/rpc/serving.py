@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import trio
 
+from delivery import logs
 from delivery.errors import HootError, ProtocolError, Throttled
 from delivery.rpc.frames import SMALL_BYTES, FrameBuffer
 from delivery.rpc.outbox import Outbox, receive_into
 from delivery.rpc.pipeline import Pipeline
 from delivery.rpc.protocol import FRAME_BYTES_MAX, Frame
+from delivery.rpc.together import soon
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Work = Callable[[], Awaitable[Frame]]
 """Waits for the outcome of a call and gives it as a frame."""
@@ -156,19 +157,23 @@ class ServedConnection:
         """It can be sent, if it is not another one's turn."""
         if not self._limits.in_order:
             self._pipeline.choose(reply)
-        self._send_ready()
+        soon(self._send_ready)
 
     def _send_ready(self) -> None:
         """Send the replies whose turn has come. What takes waiting is left to the replier."""
         pipeline, outbox = self._pipeline, self._outbox
         while (reply := self._next()) is not None and reply.frame and not outbox.waiting:
+            frames = []
+            while reply is not None and reply.frame:
+                frames.append(reply.frame)
+                self._counters.bytes_out += reply.frame[1]
+                pipeline.drop(reply)
+                reply = self._next()
             try:
-                outbox.send(reply.frame)
+                outbox.send(*frames)
             except OSError as error:
                 self._end(error)
                 return
-            self._counters.bytes_out += reply.frame[1]
-            pipeline.drop(reply)
         if outbox.waiting or reply is None or reply.work is not None:
             self._replier.unpark_all()
 

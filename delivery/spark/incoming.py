@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 
 from delivery.batch.arrow import lengths, values_of
 from delivery.errors import InvalidRequest, MessageTooLarge
+from delivery.messaging.marks import HEADER
 from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_MAX, QueueSettings, check_topic
 
 ROW_BYTES: Final = 16
 """What a row takes beyond its own bytes."""
 
 _EMPTY: Final = pa.scalar(b"", pa.binary())
+_OF_TRANSACTION: Final = pa.scalar(HEADER.encode(), pa.binary())
 
 
 def incoming(rows: pa.RecordBatch, *, queue_given: bool) -> pa.RecordBatch:
@@ -72,7 +74,7 @@ def grouped(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.R
 
 
 def header_blocks(headers: pa.Array) -> pa.Array:
-    """The header block of each row, empty where it has no headers."""
+    """The header block of each row, empty where it has no headers. What Spark stores is of no transaction."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).cast(pa.int32())
     names, values = (part.cast(pa.binary()) for part in headers.flatten().flatten())
     if not len(names):
@@ -82,6 +84,7 @@ def header_blocks(headers: pa.Array) -> pa.Array:
     values = pc.fill_null(values, _EMPTY)
     size16, size32 = _counted(lengths(names), pa.uint16()), _counted(lengths(values), pa.int32())
     each = pc.binary_join_element_wise(size16, names, size32, values, _EMPTY)
+    each = pc.if_else(pc.equal(names, _OF_TRANSACTION), _EMPTY, each)
     ends = pc.cumulative_sum(counts)
     lists = pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), each)
     blocks = pc.binary_join(lists, _EMPTY)

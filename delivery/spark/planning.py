@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.forgetting import Forgetting
 from delivery.client.hosts import Owners
-from delivery.client.managing import NAME, Managers
+from delivery.client.managing import Manager, Managers
 from delivery.errors import HootError, InvalidRequest, UnknownQueue
 from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.catalog import Catalog, open_catalog
@@ -48,6 +49,11 @@ class Engine:
         """What ZooKeeper knows."""
         return self._catalog
 
+    @property
+    def transactions(self) -> Manager:
+        """The transaction service."""
+        return Manager(self._manager, Forgetting(self._catalog, self._calls).before_ms)
+
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
         names: Iterable[str] = options.names
@@ -76,20 +82,20 @@ class Engine:
         def ask(place: Place) -> int:
             return int(self.call(*place, "decidedUpTo", *place, known.get(place, 0), found[place].last_id, view))
 
-        return {place: msgspec.structs.replace(found[place], last_id=last) for place, last in _each(found, ask)}
+        return {place: msgspec.structs.replace(found[place], last_id=last) for place, last in for_each(found, ask)}
 
     def view(self, isolation: Isolation | None) -> bytes | None:
         """What is committed now, for who asks for that alone."""
         if isolation != "committed":
             return None
-        return bytes(self._manager.call(NAME, 0, "transactionSnapshot", (), 0))
+        return self.transactions.view()
 
     def _all_held(self, places: Iterable[Place]) -> dict[Place, Held]:
         def ask(place: Place) -> Held:
             info = self.call(*place, "partitionInfo", *place)
             return Held(info.firstId, info.lastId, info.messages, info.bytes)
 
-        return dict(_each(places, ask))
+        return dict(for_each(places, ask))
 
     def counted(self, spans: Sequence[Span]) -> list[Span]:
         """The spans that are not empty, with their numbers of messages."""
@@ -99,7 +105,7 @@ class Engine:
             return int(self.call(*place, "countMessages", *place, span.after, span.until))
 
         asked = [span for span in spans if span.after < span.until]
-        return [msgspec.structs.replace(span, messages=count) for span, count in _each(asked, ask) if count]
+        return [msgspec.structs.replace(span, messages=count) for span, count in for_each(asked, ask) if count]
 
     def located(self, span: Span, counts: Sequence[int]) -> list[int]:
         """The ids up to which the span has so many messages."""
@@ -128,7 +134,7 @@ class Engine:
         todo = list(zip(counted, pieces(counted, tasks_min), strict=True))
         return [
             part
-            for (span, counts), ids in _each(todo, lambda one: self.located(*one))
+            for (span, counts), ids in for_each(todo, lambda one: self.located(*one))
             for part in divided(span, ids, counts)
         ]
 
@@ -199,11 +205,11 @@ def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:
                     raise InvalidRequest(f"an offset names {queue}/{number}, which the read does not include")
 
 
-def _each(asked: Iterable[T], ask: Any) -> Iterator[tuple[T, Any]]:
+def for_each(asked: Iterable[T], ask: Callable[[T], R]) -> list[tuple[T, R]]:
     """Each with its answer, several asked at once; the first error is raised."""
     todo = list(asked)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        yield from zip(todo, threads.map(ask, todo), strict=True)
+        return list(zip(todo, threads.map(ask, todo), strict=True))
 
 
 def stream_begin(options: ReadOptions, held: Mapping[Place, Held]) -> dict[Place, int]:

@@ -74,7 +74,7 @@ class Chunk(msgspec.Struct, frozen=True):
     data: bytes
     headers: tuple[Header, ...]
     covered: int | None = None
-    """Where refused batches were left out: the last id that was looked at. `headers` may be empty then."""
+    """Where something refused was left out: the last id that was looked at. `headers` may be empty then."""
 
     @property
     def last_id(self) -> int:
@@ -114,7 +114,8 @@ class MessageStore(Protocol):
     def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """The next whole batches with an id above `after`, at most `bytes_max` (but always at least one batch).
 
-        Batches that `refuses` refuses may be left out: a store that can skip them without reading them does.
+        What `refuses` refuses may be left out, whole batches or the messages of some of their topics (the batch is
+        sparse then, under the same ids): a store that can skip them without reading them does.
         The first batch may begin at or below `after`. None when there is nothing more up to the watermark.
         Raises CorruptRecord where the stored bytes are damaged.
         """

@@ -98,8 +98,10 @@ class MemoryPartition:
     def _rank(self, message_id: int) -> int:
         place = bisect_right(self._last_ids, message_id)
         below = sum(header.count for header, _ in self._batches[:place])
-        inside = message_id - self._batches[place][0].base_id + 1 if place < len(self._batches) else 0
-        return below + max(0, inside)
+        if place == len(self._batches):
+            return below
+        header = self._batches[place][0]
+        return below + min(max(0, message_id - header.base_id + 1), header.count)
 
     def _excess(self, bytes_max: int) -> int:
         """How many of the oldest batches are too many for `bytes_max`; the newest one always stays."""

@@ -33,6 +33,17 @@ class TransactionConflict(HootError):
     code = "transaction_conflict"
 
 
+@travels
+class TransactionExpired(HootError):
+    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
+
+    code = "transaction_expired"
+
+
+class NoSuchWriter(UnknownTransaction):
+    """The same where something would be written in it; nothing was stored."""
+
+
 def refusal(pointer: int, standing: str) -> HootError:
     """What a transaction that is not in progress is refused with."""
     if standing == "invalid":

@@ -127,6 +127,12 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     "start without a zone": (subscribing(start=datetime(2026, 1, 1)), InvalidRequest, "no time zone"),  # noqa: DTZ001
     "start in the future": (subscribing(start=datetime(2999, 1, 1, tzinfo=UTC)), InvalidRequest, "lies in the future"),
     "pattern": (subscribing(topics="eu de*"), InvalidRequest, r"eu de"),
+    "kind of topics": (subscribing(topics=5), InvalidRequest, "topics are names, not '5'"),
+    "bound": (subscribing(bound=-1), InvalidRequest, "bound is a number of messages"),
+    "flow": (subscribing(flow={"window_messages": 2.5}), InvalidRequest, "window_messages must be"),
+    "concurrency": (subscribing(concurrency=0), InvalidRequest, "concurrency must be a whole number from 1"),
+    "acknowledging": (subscribing(manual="later"), InvalidRequest, "manual is True or False, not 'later'"),
+    "newest messages twice": (subscribing(start="latest-per-key", bound=5), InvalidRequest, "give one of them"),
     "filter": (
         subscribing(filter="body.total >= >= 5"), InvalidRequest, "wrong at character 15, near '>= 5': .*write such as"
     ),
@@ -158,6 +164,9 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     ),
     "place": (seeking("sometime"), InvalidRequest, "no place in a queue"),
     "place beyond the end": (seeking(2**61), InvalidRequest, "beyond the last message"),
+    "place before the beginning": (seeking("1-5"), InvalidRequest, "1-5 is before the first message"),
+    "time to come": (seeking(datetime(2999, 1, 1, tzinfo=UTC)), InvalidRequest, "2999-01-01 00:00:00 UTC has not come"),
+    "time to come, in words": (seeking("2999-01-01T00:00:00Z"), InvalidRequest, "has not come yet"),
     "partition to move": (seeking("earliest", partitions=[1]), UnknownPartition, "does not read partition 1"),
     "changed filter": (
         lambda world: world.client.update_subscription(world.queue_name, "billing", filter="key ="), InvalidRequest, "."

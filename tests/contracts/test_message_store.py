@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from delivery.batch import headers_in, open_batch
+from delivery.batch import headers_in, open_batch, select
+from delivery.batch.encode import Row
 from delivery.errors import Fenced, StorageUnavailable
-from delivery.model import QueueSettings
+from delivery.filters import Filter, Topics
+from delivery.filters.explaining import row_of
+from delivery.model import Message, QueueSettings, encode_headers
 from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, headers_of, messages_of, sized, store_all
-from tests.strategies import times
+from tests.strategies import stamped, times
 
 Host = Callable[[], MessageStore]
 KEEP = QueueSettings()
@@ -99,19 +103,24 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
 
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    shape=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200)), min_size=1, max_size=40),
+    shape=st.lists(
+        st.tuples(
+            st.integers(1, 40), st.integers(1, 12_000), st.integers(1, 200), st.sampled_from([0, 0, 0, 1, 100, 70_000])
+        ),
+        min_size=1, max_size=40,
+    ),
     data=st.data(),
-)
+)  # fmt: skip
 def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
-    host: Host, shape: list[tuple[int, int, int]], data: st.DataObject
+    host: Host, shape: list[tuple[int, int, int, int]], data: st.DataObject
 ) -> None:
-    """Batches of many sizes, with gaps between the ids, over several segments."""
+    """Batches of many sizes, with gaps between the ids and ids behind their messages, over several segments."""
     store = host()
     key = PartitionKey("any", f"g{next(generations)}", 0)
     store.open(key, 1, KEEP)
     base, group = 0, []
-    for gap, size, count in shape:
-        group.append(sized(base + gap, size, key=key, count=count))
+    for gap, size, count, spare in shape:
+        group.append(sized(base + gap, size, key=key, count=count, spare=spare))
         base = group[-1].header.last_id
         store_all(store, group[-1:])
     ids = [number for item in group for number in open_batch(item.batch).ids()]
@@ -120,6 +129,9 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
         assert store.count(key, after, until) == sum(after < number <= until for number in ids)
         limit = data.draw(st.integers(1, 20_000))
         assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
+    store.release(key)
+    assert store.open(key, 2, KEEP).last_id == base
+    assert headers_of(store, key) == [item.header for item in group]
 
 
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -150,6 +162,47 @@ def test_what_is_refused_may_be_left_out_and_everything_else_comes(
     assert [one for one in read if one[0] not in refused] == [one for one in every if one[0] not in refused]
     assert set(read) <= set(every)
     assert position == max(after, 10 * len(shape))
+
+
+def test_who_reads_some_topics_gets_all_of_them_and_knows_how_far_that_looked(store: MessageStore) -> None:
+    """Batches of one topic, of some, of many, with keys and without; a seal in the midst of them."""
+    store_all(store, [_of_topics(first, epoch=1) for first in range(1, 400, 40)])
+    store.open(KEY, 2, KEEP)
+    store_all(store, [_of_topics(first, epoch=2) for first in range(401, 800, 40)])
+    everything = messages_of(store)
+    for asked in ("t1", "t0 t7", "t*", "never", "hit", "t1 hit t2", "*"):
+        chosen = Filter(Topics(tuple(asked.split())))
+        wanted = [message for message in everything if chosen.takes(row_of(message))]
+        for bytes_max in (1, 400, 1 << 20):
+            assert _taken(store, chosen, bytes_max) == (wanted, store.bounds(KEY).last_id), asked
+
+
+def _taken(store: MessageStore, chosen: Filter, bytes_max: int) -> tuple[list[Message], int]:
+    """What a filter takes of a partition, and the last id that was looked at."""
+    found: list[Message] = []
+    after = 0
+    while (chunk := store.read(KEY, after, bytes_max, chosen.refuses)) is not None:
+        assert chunk.last_id > after
+        assert [header for _, header in headers_in(chunk.data)] == list(chunk.headers)
+        for at, header in headers_in(chunk.data):
+            part = select(header, chunk.data[at : at + header.length], chosen)
+            found += [] if part is None else open_batch(part).messages(KEY.queue)
+        after = chunk.last_id
+    return found, after
+
+
+def _of_topics(first_id: int, *, epoch: int) -> Append:
+    """Up to 30 messages, as their first id says."""
+    draw = random.Random(first_id)
+    topics = draw.choice([["hit"], ["none"], ["hit", "none"], [f"t{number}" for number in range(20)]])
+    keys: list[bytes | None] = draw.choice([[None], [None, b"", b"key"]])
+    blocks = draw.choice([[b""], [b"", encode_headers({"h": b"1"})]])
+    rows: list[Row] = [
+        (draw.randbytes(9), draw.choice(keys), draw.choice(topics), draw.choice(blocks))
+        for _ in range(draw.randint(1, 30))
+    ]
+    header, data = stamped(rows, first_id, epoch=epoch, partition=KEY.partition)
+    return Append(KEY, epoch, header, data, "fsync")
 
 
 # -- what a producer sent before ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from delivery import PublishedMessage, connect
 from delivery.local import HostProcess
@@ -74,12 +74,12 @@ def several(zookeeper: str, catalog: Catalog, folder: Path, count: int, *options
 class Watcher:
     """A subscriber in this process: when which message came to its callback, and the events it was told of."""
 
-    def __init__(self, zookeeper: str, queue: str) -> None:
+    def __init__(self, zookeeper: str, queue: str, **options: Any) -> None:
         self.seen: list[tuple[float, int, int]] = []
         self.events: list[Event] = []
         self._subscriber = Subscriber("watcher", zookeeper)
         self._subscriber.on_event(self.events.append)
-        self._subscriber.subscribe(queue, start="earliest").listener(self._note)
+        self._subscriber.subscribe(queue, start="earliest", **options).listener(self._note)
 
     def _note(self, message: Message) -> None:
         self.seen.append((time.monotonic(), message.partition, message.number))

@@ -10,7 +10,7 @@ import pytest
 
 from delivery import connect
 from delivery.bench import http
-from delivery.bench.cases import drain, filter as filter_case, live
+from delivery.bench.cases import drain, filter as filter_case, live, scan
 from delivery.bench.groups import groups
 from delivery.bench.idle import idle
 from delivery.bench.neighbour import slow_neighbour
@@ -92,6 +92,13 @@ def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, engine: LocalEn
         found = filter_case(a_setup(client, engine, tmp_path, **options))
     assert MESSAGES - 5_000 < found.messages <= MESSAGES
     assert found.messages_per_second > 0
+
+
+def test_a_scan_of_one_topic_is_told_beside_one_of_all(tmp_path: Path, engine: LocalEngine) -> None:
+    with connect(engine.address) as client:
+        found = scan(a_setup(client, engine, tmp_path, topics=20))
+    assert (found.case, found.messages) == ("scan", MESSAGES)
+    assert found.ratio_to_all
 
 
 def test_with_a_storm_of_retries_each_message_is_handled_and_those_that_failed_come_again(

@@ -20,6 +20,7 @@ from delivery.rpc.protocol import load_idl
 from subscriber import Message, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine, hosted
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -84,6 +85,7 @@ def test_a_listener_that_registers_by_itself_is_never_connected_to(
         record = ListenerRecord(address="localhost", port=server.getsockname()[1], token="t" * 16)
         open_catalog(session).attach("past", "mail", record)
         eventually(lambda: "localhost, which is" in (folder / "host.log").read_text(), "the host says why not")
+        assert "localhost, which is" in judged(client, "past", "mail", "listener_unreachable").verdict.text
         server.settimeout(0)
         with pytest.raises(BlockingIOError):
             server.accept()

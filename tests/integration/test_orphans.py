@@ -97,7 +97,7 @@ def killed_when(folder: Path, word: str, *command: str) -> Iterator[set[int]]:
     try:
         eventually(
             lambda: process.poll() is not None or bool(list(folder.glob(word)))
-            or word in (folder / "said").read_text(), word, SECONDS,
+            or word in (folder / "said").read_text(), word, 150,
         )  # fmt: skip
         started = descendants(process.pid)
         assert process.poll() is None, (folder / "said").read_text()

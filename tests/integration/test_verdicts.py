@@ -18,7 +18,7 @@ from delivery.embedded import EmbeddedZooKeeper
 from delivery.local import LocalEngine
 from delivery.metastore.policy import RetryPolicy
 from delivery.rpc.blocking import BlockingConnection
-from subscriber import ManualMessage, Message, Subscriber
+from subscriber import Flow, ManualMessage, Message, Subscriber
 from tests.integration.cli.calling import call
 from tests.integration.cli.running import environment
 from tests.integration.embedded import eventually
@@ -181,6 +181,25 @@ def test_a_subscriber_that_holds_its_deliveries_back_is_paused_and_not_stuck(run
         assert "by its subscriber" in judged(client, "orders", "careful", "paused").verdict.text
         subscription.start_delivery()
         judged(client, "orders", "careful", "idle")
+
+
+def test_a_subscriber_that_is_slower_than_what_comes_has_a_full_window_or_its_limits(
+    running: Engine, client: Client
+) -> None:
+    queue, quick = client.create_queue("orders", partitions=1), threading.Event()
+    subscriber = Subscriber("slow", zookeeper=running.address)
+    flow = Flow(window_messages=2)
+    subscriber.subscribe("orders", start="earliest", flow=flow, listener=lambda _: quick.wait(0.3) and None)
+    queue.put_many([b"x"] * 1000)
+    with subscriber:
+        full = judged(client, "orders", "slow", "window_full")
+        assert full.observation.full
+        assert full.observation.out == 2
+        client.update_subscription("orders", "slow", flow={"messages_per_second": 1})
+        judged(client, "orders", "slow", "limited")
+        quick.set()
+        client.update_subscription("orders", "slow", flow=Flow(messages_per_second=0))
+        judged(client, "orders", "slow", "idle")
 
 
 def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot_be_reached(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,12 +47,21 @@ def delivers_across(fault: Callable[[LocalEngine], None], folder: Path) -> None:
             subscriber.kill()
 
 
+def scraped(http_port: int | None) -> str:
+    """The verdicts that a scraper gets."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=30) as answer:
+        return "\n".join(line for line in answer.read().decode().splitlines() if "_verdict{" in line)
+
+
 def test_zookeeper_paused_beyond_the_session_timeout_loses_nothing(tmp_path: Path) -> None:
     def pause(running: LocalEngine) -> None:
+        with connect(running.address) as client:
+            [http_port] = [host.http_port for host in client.hosts()]
         pid = pid_of(running.zookeeper)
         os.kill(pid, signal.SIGSTOP)
         try:
             NEVER.wait(2 * SESSION_SECONDS)
+            eventually(lambda: "zookeeper_lost" in scraped(http_port), "the host says what it is that is away")
         finally:
             os.kill(pid, signal.SIGCONT)
 

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ _COLLECT_EVERY = 5
 """Seeds. A run leaves a tangle of dead tasks behind; to look for such tangles all the time costs a tenth."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every seed held, 1 when one did not."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings have an order of their own in each process; a seed has to mean the same in all.
@@ -32,7 +33,7 @@ def main() -> int:
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},
         )  # fmt: skip
-    options = _options()
+    options = _options(arguments)
     with PLANTED[options.plant].plant() if options.plant else nullcontext():
         if options.digests:
             return _digests(options.first, options.seeds)
@@ -47,7 +48,7 @@ def _digests(first: int, seeds: int) -> int:
     return 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate a region under faults.")
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument("--trace", action="store_true", help="print all that happened in it")
@@ -56,7 +57,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes for many (one per processor)")
     parser.add_argument("--digests", action="store_true", help="print what identifies the history of each")
     parser.add_argument("--plant", choices=PLANTED, help="make this mistake")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _one(seed: int, *, trace: bool) -> int:

@@ -19,7 +19,9 @@ from typing import Any
 import trio
 
 from delivery import hop
+from delivery.api.publishing import Publishing
 from delivery.api.thrift import ThriftApi
+from delivery.api.writers import Writers
 from delivery.batch import encode, headers_in
 from delivery.cluster.ownership import Ownership
 from delivery.config import HostConfig
@@ -141,7 +143,8 @@ class CountedHost:
     def _api(self) -> ThriftApi:
         others = ("reading", "plain", "queues", "owners", "shared", "subscribing", "deliveries")
         unused: dict[str, Any] = dict.fromkeys(others)
-        return ThriftApi(self._publisher, **unused)
+        nobody: Any = None  # is asked for what has no transaction
+        return ThriftApi(Publishing(self._publisher, Writers(nobody, nobody)), **unused)
 
     async def _deliver(self, nursery: trio.Nursery, listener: ListenerPeer) -> None:
         config, stream = HostConfig(), Stream("orders", "mail", 0, epoch=1)

@@ -61,6 +61,18 @@ def test_a_message_larger_than_a_batch_or_the_buffer_goes_alone() -> None:
     assert under_test.fits(5000)
 
 
+def test_each_transaction_has_batches_of_its_own_so_that_none_is_refused_with_another() -> None:
+    under_test = accumulator(linger=60.0)
+    row = (b"x", None, "", b"")
+    pointers = [0, 7, 7, 8, 0]
+    batches = [under_test.place(row, 1 + ROW_BYTES, 0, 0.0, 30.0, pointer) for pointer in pointers]
+    assert [batch.pointer for batch in batches] == pointers
+    assert batches[1] is batches[2]
+    assert len(set(batches)) == 4
+    under_test.hurry(0.0)
+    assert [under_test.take(0, 0.0) for _ in range(4)] == [batches[0], batches[1], batches[3], batches[4]]
+
+
 def test_batches_past_their_deadline_are_taken_out() -> None:
     under_test = accumulator(batch_messages=1)
     early, late = place(under_test, now=0.0), place(under_test, now=10.0)

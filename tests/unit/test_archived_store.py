@@ -50,11 +50,15 @@ def filled(batches: Sequence[Append]) -> MemoryStore:
     return store
 
 
-def made(lists: Sequence[Sequence[Row]], gap: int) -> list[Append]:
-    """Batches one after another, with so many ids between them."""
+def made(lists: Sequence[Sequence[Row]], gap: int, spare: int = 0) -> list[Append]:
+    """Batches one after another, with so many ids between them; every other one covers spare ids, too."""
     found, base_id = [], START
     for number, batch_rows in enumerate(lists):
-        header, data = stamped(batch_rows, base_id, epoch=1, partition=KEY.partition, producer=(7, number))
+        more = spare * (number % 2)
+        own: list[Row] = [(body, key, "hoot.own", block) for body, key, _, block in batch_rows] if more else []
+        header, data = stamped(
+            own or batch_rows, base_id, epoch=1, partition=KEY.partition, producer=(7, number), spare=more
+        )
         found.append(Append(KEY, 1, header, data, "fsync"))
         base_id = header.last_id + 1 + gap
     return found
@@ -70,13 +74,13 @@ def archived(store: MemoryStore, folder: Path, cuts: Sequence[int]) -> tuple[Arc
 
 
 @given(
-    row_lists, st.sampled_from([0, 1, 40_000, 3 * 86_400_000 << 15]), st.data(),
+    row_lists, st.sampled_from([0, 1, 40_000, 3 * 86_400_000 << 15]), st.sampled_from([0, 1, 500]), st.data(),
 )  # fmt: skip
 @times(0.3)
 def test_all_reads_are_those_of_a_store_that_dropped_nothing(
-    tmp_path_factory: pytest.TempPathFactory, lists: list[list[Row]], gap: int, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, lists: list[list[Row]], gap: int, spare: int, data: st.DataObject
 ) -> None:
-    batches = made(lists, gap)
+    batches = made(lists, gap, spare)
     reference, store = filled(batches), filled(batches)
     last_id = batches[-1].header.last_id
     cuts = sorted(data.draw(st.sets(st.integers(START, last_id), min_size=1, max_size=4)))
@@ -86,7 +90,8 @@ def test_all_reads_are_those_of_a_store_that_dropped_nothing(
 
     assert batches_of(both) == batches_of(reference)
     assert batches_of(both, bytes_max=1) == batches_of(reference)
-    edges = sorted({0, START - 1, last_id, ID_MAX, *cuts, *(one.header.last_id for one in batches)})
+    ends = [one.header.last_id for one in batches]
+    edges = sorted({0, START - 1, last_id, ID_MAX, *cuts, *ends, *(end - spare // 2 for end in ends)})
     for after, until in itertools.pairwise(edges):
         assert both.count(KEY, after, until) == reference.count(KEY, after, until)
         assert headers_of(both, after=after) == headers_of(reference, after=after)

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from delivery.batch import (
     BATCH_COUNT_MAX,
     HEADER_BYTES,
+    Batch,
     Header,
     Row,
     Rows,
@@ -85,6 +86,16 @@ def test_a_changed_byte_anywhere_is_detected(batch: tuple[Header, bytes], data: 
     place, change = data.draw(st.integers(0, len(raw) - 1)), data.draw(st.integers(1, 255))
     with pytest.raises(CorruptRecord):
         open_batch(raw[:place] + bytes([raw[place] ^ change]) + raw[place + 1 :])
+
+
+@pytest.mark.parametrize("topics", [2, 300])
+def test_a_message_of_a_topic_that_is_not_in_the_dictionary_is_damage(topics: int) -> None:
+    header, data = stamped([(b"", None, f"t{number}", b"") for number in range(topics)], 1)
+    at = HEADER_BYTES + sum(1 + len(f"t{number}") for number in range(topics))
+    for place in (0, topics - 1):
+        index = at + 2 * place
+        with pytest.raises(CorruptRecord, match="names a topic that its dictionary lacks"):
+            Batch(header, data[:index] + topics.to_bytes(2, "little") + data[index + 2 :])
 
 
 @given(st.lists(stamped_batches(), min_size=1, max_size=2))

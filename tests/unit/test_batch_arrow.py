@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from delivery.batch import Row, encode, open_batch
 from delivery.batch.arrow import pack
 from delivery.errors import InvalidRequest, MessageTooLarge
+from delivery.messaging.marks import HEADER
 from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, QueueSettings, encode_headers
 from delivery.spark.incoming import check_sizes, incoming
 from tests.strategies import bodies, header_maps, keys, topics
@@ -48,6 +49,13 @@ def test_a_batch_of_columns_is_the_one_that_a_publisher_makes(some: list[Message
 def test_values_alone_are_a_batch_without_topic_key_and_headers(some: list[bytes]) -> None:
     rows = incoming(arrow([{"value": body} for body in some], "value"), queue_given=True)
     assert pack(rows, 0, 1, 1) == encode([(body, None, "", b"") for body in some], 0, 1, 1)
+
+
+def test_what_spark_read_of_a_transaction_it_stores_as_of_none() -> None:
+    some: list[Message] = [(b"1", None, "", {HEADER: bytes(8), "a": b"b"}), (b"2", None, "", {HEADER: bytes(8)})]
+    kept = [(body, None, "", {"a": b"b"} if "a" in headers else {}) for body, _, _, headers in some]
+    found = open_batch(pack(columns_of(some, *ALL), 0)).messages("q")
+    assert [(one.body, one.header_block) for one in found] == [(row[0], row[3]) for row in map(row_of, kept)]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.large_binary()], ids=str)

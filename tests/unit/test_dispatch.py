@@ -98,3 +98,24 @@ def test_subscriptions_to_which_nothing_comes_cost_no_thread_and_quick_ones_shar
         assert len(threads) < EACH / 10
 
     trio.run(story)
+
+
+def test_what_a_job_raises_ends_run_loudly_and_holds_up_nothing_until_then() -> None:
+    async def story() -> None:
+        done = list[int]()
+        dispatcher = Dispatcher()
+
+        def fail() -> None:
+            raise ValueError("a defect")
+
+        with trio.fail_after(SECONDS), pytest.raises(ExceptionGroup) as failed:  # noqa: PT012 - the nursery raises it
+            async with trio.open_nursery() as nursery:
+                await nursery.start(dispatcher.run)
+                dispatcher.submit("a", fail)
+                for number in range(EACH):
+                    dispatcher.submit("a", partial(done.append, number))
+        assert failed.group_contains(ValueError, match="a defect")
+        await dispatcher.idle()
+        assert done == list(range(EACH))
+
+    trio.run(story)

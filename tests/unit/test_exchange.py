@@ -8,11 +8,10 @@ import msgspec
 import pytest
 
 from delivery.api.rest.administration import Topic
-from delivery.api.rest.errors import NoSuchWriter, TransactionExpired
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
-from delivery.api.rest.writers import Writers
+from delivery.api.writers import Writers
 from delivery.cluster.queues import QueueTable
 from delivery.errors import (
     HootError,
@@ -24,7 +23,12 @@ from delivery.errors import (
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
-from delivery.transactions.errors import TransactionFinished, TransactionInvalid
+from delivery.transactions.errors import (
+    NoSuchWriter,
+    TransactionExpired,
+    TransactionFinished,
+    TransactionInvalid,
+)
 from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,11 +64,14 @@ def test_what_did_not_fit_is_taken_off_the_disk_at_once(tmp_path: Path, log: Seg
     assert log_files(tmp_path)[0].stat().st_size == size
 
 
-def test_a_failed_flush_is_final_and_never_tried_again(tmp_path: Path, log: SegmentedLog, disk: FaultyDisk) -> None:
+@pytest.mark.parametrize("alone", [True, False], ids=["written and flushed at once", "beside another partition"])
+def test_a_failed_flush_is_final_and_never_tried_again(
+    tmp_path: Path, log: SegmentedLog, disk: FaultyDisk, *, alone: bool
+) -> None:
     store_all(log, [batch(1, [b"kept"])])
     disk.failing_sync = True
-    answers = log.append([batch(2), batch(3)])
-    assert [type(answer) for answer in answers] == [StorageUnavailable, StorageUnavailable]
+    group = [batch(2), batch(3)] if alone else [batch(2), batch(1, key=OTHER), batch(3)]
+    assert {type(answer) for answer in log.append(group)} == {StorageUnavailable}
     disk.failing_sync = False
     syncs = disk.syncs
     assert isinstance(log.append([batch(4)])[0], StorageUnavailable)
@@ -166,6 +172,40 @@ def test_a_group_costs_one_write_and_one_flush_for_each_partition(log: Segmented
     disk.calls = disk.syncs = 0
     store_all(log, [batch(base, key=key) for base in range(2, 50) for key in (KEY, OTHER)])
     assert (disk.calls, disk.syncs) == (2, 2)
+
+
+def test_what_was_not_flushed_yet_is_flushed_with_the_first_batch_that_must_be(
+    log: SegmentedLog, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a queue's durability is raised while it is in use."""
+    store_all(log, [batch(1, durability="os")])
+    whole: list[int] = []
+    monkeypatch.setattr(disk, "sync", whole.append)
+    store_all(log, [batch(2)])
+    assert len(whole) == 1
+    store_all(log, [batch(3)])
+    assert len(whole) == 1, "by now a write is flushed by itself"
+
+
+def test_where_the_system_cannot_write_and_flush_at_once_it_does_one_after_the_other(
+    log: SegmentedLog, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, asked = os.pwritev, []
+
+    def refuse(fd: int, parts: Sequence[bytes], offset: int, flags: int = 0) -> int:
+        asked.append(flags)
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return write(fd, parts, offset)
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    item = batch(1)
+    store_all(log, [item])
+    assert asked == [os.RWF_DSYNC, 0]
+    assert len(flushed) == 1
+    assert batches_of(log) == [item.batch]
 
 
 def test_a_queue_of_durability_os_flushes_only_when_a_segment_is_closed(

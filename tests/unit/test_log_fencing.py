@@ -26,13 +26,13 @@ class PausingDisk(Disk):
         self.part = 1.0
         """How much of the next write reaches the file before the pause."""
 
-    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int) -> int:
+    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int, *, synced: bool = False) -> int:
         before, self.before_write = self.before_write, None
         after, self.after_write = self.after_write, None
         if before:
             before()
         data = b"".join(parts)
-        written = super().write_some(fd, [data[: round(len(data) * self.part)]], offset)
+        written = super().write_some(fd, [data[: round(len(data) * self.part)]], offset, synced=synced)
         if after:
             self.part = 1.0
             after()

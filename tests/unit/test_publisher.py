@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -109,6 +110,28 @@ def test_while_one_group_is_being_stored_the_next_one_gathers() -> None:
         assert scene.store.groups == [1, 99]
 
     play(story)
+
+
+def test_of_a_group_the_readers_of_a_partition_hear_once_and_before_the_publishers() -> None:
+    """So one push carries what many publishers stored at the same time."""
+
+    async def story(scene: Scene) -> None:
+        owned = [await scene.ownership.acquire("orders", number) for number in range(2)]
+        heard: list[object] = []
+        for one in owned:
+            one.feed.follow(partial(lambda one: heard.append((one.key.partition, one.feed.watermark)), one))
+        scene.store.gate = threading.Event()
+        begun = [scene.publisher.begin("orders", 0, batch(b"first"))]
+        await wait_all_tasks_blocked()
+        begun += [scene.publisher.begin("orders", at, batch(b"next", partition=at)) for at in (0, 1, 0, 1, 0, 1)]
+        for pending in begun:
+            pending.then(heard.append)
+        scene.store.gate.set()
+        outcomes = [await pending.wait() for pending in begun]
+        ends = [outcomes[0].base_id, outcomes[-2].base_id, outcomes[-1].base_id]
+        assert heard == [(0, ends[0]), outcomes[0], (0, ends[1]), (1, ends[2]), *outcomes[1:]]
+
+    play(story, Scene(ScriptedCluster(queue_record(partitions=2))))
 
 
 def test_a_group_is_bounded_by_bytes() -> None:

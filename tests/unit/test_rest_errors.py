@@ -12,12 +12,12 @@ from delivery.api.rest.errors import (
     STATUS_TEXTS,
     Problem,
     SlowBody,
-    TransactionExpired,
     UnknownEncoding,
     error_response as shown,
 )
 from delivery.api.rest.operations import OPERATIONS
 from delivery.errors import HootError
+from delivery.transactions.errors import TransactionExpired
 
 STATUS: dict[type[HootError], int] = {
     errors.InvalidRequest: 400, errors.UnknownQueue: 404, SlowBody: 408, errors.QueueExists: 409,

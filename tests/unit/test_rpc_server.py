@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,7 @@ from delivery.rpc.connection import Connection
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call, decode_reply
 from delivery.rpc.server import ServerLimits, ThriftServer, open_listeners
+from delivery.rpc.together import together
 from tests.unit.rpc_peers import (
     HELLO,
     SECONDS,
@@ -123,6 +126,33 @@ def test_replies_go_out_as_they_come_where_the_order_of_the_calls_does_not_count
                 await until(partial(lambda number: len(answers) == number, number))
             assert answers == list("cadb")
             assert connection.unanswered == 0
+
+    trio.run(story)
+
+
+def test_promises_that_are_kept_together_are_answered_with_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = os.writev
+
+    def writev(fd: int, parts: Sequence[bytes]) -> int:
+        written.append(len(parts))
+        return write(fd, parts)
+
+    async def story() -> None:
+        handler = Promising()
+        answers: list[str] = []
+        async with serving("Listener", handler=handler) as (_, port), connected(port) as connection:
+            for queue in "abcd":
+                connection.call_soon("Listener", "hello", (queue, "s"), answers.append)
+            await until(lambda: len(handler.promises) == 4)
+            monkeypatch.setattr(os, "writev", writev)
+            with together():
+                for queue in "bcad":
+                    handler.promises[queue].give(queue)
+                assert written == []
+            await until(lambda: len(answers) == 4)
+            assert answers == list("abcd")
+            assert written == [4]
 
     trio.run(story)
 

@@ -50,7 +50,7 @@ def test_nothing_is_left_of_an_engine() -> None:
             publisher.put(b"x")
         engine.settle()
     engine.close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of earlier tests may have ended meanwhile
     assert wall.use(clock) is clock
     assert subscriber.subscriptions["orders"].state == "stopped"
     with pytest.raises(Closed):

@@ -11,11 +11,13 @@ import trio
 import trio.testing
 
 from delivery.batch import Batch
+from delivery.batch.select import Refuses
 from delivery.dispatch.buffer import Buffer, Piece
 from delivery.dispatch.scanner import MessageScanner
 from delivery.dispatch.worker import Begin, SubscriptionWorker
 from delivery.filters import Filter, filter_of
 from delivery.model import Message
+from delivery.storage.base import Chunk
 from tests.dispatch import (
     SMALL,
     STREAM,
@@ -122,6 +124,36 @@ def test_messages_are_evaluated_one_by_one_beside_the_loop_and_topics_in_it(
     trio.run(story)
     assert threads == [inside]
     assert [(piece.last_id, piece.messages) for piece in pieces] == [(101, 1)]
+
+
+class Measured(ScriptedPartition):
+    """Notes how many batches each read gave."""
+
+    def __init__(self, batches: list[bytes]) -> None:
+        super().__init__(batches)
+        self.given: list[int] = []
+
+    async def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
+        found = await super().read(after, bytes_max, refuses)
+        self.given += [] if found is None else [len(found.headers)]
+        return found
+
+
+def test_more_is_read_at_once_while_topics_leave_little_of_it() -> None:
+    """Each read takes a hop to a thread, however little comes of it; and nobody holds what was refused."""
+    topics = ["JFK"] * 39 + ["LGA"] * 39
+    source = Measured([batch_at(100_000 + 100 * n, *[topic] * 40) for n, topic in enumerate(topics)])
+    scanner = MessageScanner(source, filter_of(("LGA",), None), 2 * len(source.batches[0]))
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scanner.run, Buffer(10_000, 10**6, lambda: None), 0)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+    assert source.given[:5] == [2, 16, 16, 16, 2]
+    assert sum(source.given) == len(topics)
 
 
 def test_a_buffer_keeps_one_more_piece_however_much_is_refused_behind_one() -> None:

@@ -9,13 +9,14 @@ from typing import Any, cast
 import pytest
 import trio
 
-from delivery.api.rest.errors import NoSuchWriter, error_response
-from delivery.api.rest.writers import Writers
+from delivery.api.rest.errors import error_response
+from delivery.api.writers import Writers
 from delivery.errors import HootError, NoHost
-from delivery.transactions.errors import TransactionFinished, TransactionInvalid
+from delivery.transactions.errors import NoSuchWriter, TransactionFinished, TransactionInvalid
 from delivery.transactions.pointers import first_run
 
-FIRST = first_run(0, 1_700_000_000_000)
+NOW = 1_700_000_000_000
+FIRST = first_run(0, NOW)
 
 
 class Elsewhere:
@@ -45,13 +46,13 @@ def test_all_who_ask_at_the_same_moment_are_answered_by_one_call_and_later_ones_
         asking = writers(manager)
         async with trio.open_nursery() as nursery:
             for pointer in manager.standings:
-                nursery.start_soon(asking.check, pointer)
+                nursery.start_soon(asking.check, pointer, NOW)
         assert len(manager.calls) == 1
         assert sorted(manager.calls[0]) == sorted(manager.standings)
         manager.standings[FIRST] = "aborted"
         with pytest.raises(TransactionFinished):
-            await asking.check(FIRST)
-        await asking.check(7_000_000)
+            await asking.check(FIRST, NOW)
+        await asking.check(NOW * 1_000_000, NOW)
         assert len(manager.calls) == 2, "those of another service are nobody's to ask for"
 
     trio.run(story)
@@ -67,11 +68,11 @@ def test_what_is_refused_has_a_status_of_its_own_and_a_silent_manager_is_503() -
         asking = writers(manager)
         for pointer, kind, status in asked:
             with pytest.raises(kind) as refused:
-                await asking.check(pointer)
+                await asking.check(pointer, NOW)
             assert error_response(refused.value, cast("Any", {})).status_code == status
         manager.error = NoHost("nobody is there")
         with pytest.raises(NoHost) as silent:
-            await asking.check(FIRST)
+            await asking.check(FIRST, NOW)
         assert error_response(silent.value, cast("Any", {})).status_code == 503
 
     trio.run(story)

@@ -11,7 +11,9 @@ from starlette.responses import Response
 from delivery.api.rest.codecs import wants_json
 from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, UnknownQueue
 from delivery.transactions.errors import (
+    NoSuchWriter,
     TransactionConflict,
+    TransactionExpired,
     TransactionFinished,
     TransactionInvalid,
     UnknownTransaction,
@@ -30,16 +32,6 @@ class UnknownEncoding(InvalidRequest):
     """The body is compressed in a way that is not known here."""
 
     code = "unknown_encoding"
-
-
-class TransactionExpired(HootError):
-    """The transaction is older than any may be, so nothing is published in it; nothing was stored."""
-
-    code = "transaction_expired"
-
-
-class NoSuchWriter(UnknownTransaction):
-    """The same where a topic is written to: 404 would say there that the topic is missing."""
 
 
 _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (

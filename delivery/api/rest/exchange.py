@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
 from delivery.api.rest.administration import Topic
-from delivery.api.rest.errors import TransactionExpired
 from delivery.api.rest.ledgers import Ledgers
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest, published, rollback_of
@@ -17,15 +16,15 @@ from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
 from delivery.errors import HootError, InvalidRequest, UnknownOutcome, UnknownQueue
 from delivery.messaging import marks
+from delivery.messaging.groups import is_marker, span_of
 from delivery.messaging.ids import read_start
-from delivery.messaging.names import PARTITION, TRANSACTION_LIFE_MS
+from delivery.messaging.names import PARTITION
 from delivery.messaging.polling import Poll, check_limit
 from delivery.messaging.transactions import read_snapshot
 from delivery.metastore.records import TopicRecord
 from delivery.publish.pending import Stored
 from delivery.publish.publisher import Publisher
 from delivery.publish.writer import Clock, wall_clock_ms
-from delivery.transactions.pointers import began_ms
 
 MESSAGES_MAX: Final = 1_000_000
 """In one request: 10 MiB of empty messages would be ten times as many, and far more in memory."""
@@ -35,9 +34,9 @@ T = TypeVar("T")
 
 
 class Standings(Protocol):
-    """What is known of transactions (rest.writers.Writers)."""
+    """What is known of transactions (api.writers.Writers)."""
 
-    async def check(self, pointer: int) -> None:
+    async def check(self, pointer: int, now_ms: int) -> None:
         """Return when the transaction may publish and store; raise a HootError when not."""
 
     async def check_undo(self, pointer: int) -> None:
@@ -59,18 +58,18 @@ class Exchange:
     async def publish(self, topic: Topic, request: PublishRequest) -> Published | None:
         """Store messages; without any, make visible what was stored under the transaction's pointer.
 
-        Gives what undoes it, None outside transactions. Raises what a transaction that may not write is refused with:
-        TransactionExpired and what Standings.check raises. Nothing is stored then.
+        Gives what undoes it, None outside transactions. Raises what Standings.check raises. Nothing is stored then.
         """
         pointer, bodies = request.pointer, _checked(request.messages)
         if pointer is None and not bodies:
             raise InvalidRequest("a publish outside transactions needs a message")
         owned, _ = await self._own(topic)
         if pointer is not None:
-            await self._check_writer(pointer)
+            await self._writers.check(pointer, self._now_ms())
         if pointer is not None and not bodies:
             group = (await self._ledgers.caught_up(owned)).group(pointer)
-            stored = await self._store(topic, _packed([marks.marker(pointer, group)]), aside=True)
+            marker = encode([marks.marker(pointer, group)], PARTITION, span=span_of(group))
+            stored = await self._store(topic, [marker], aside=True)
         elif pointer is not None:
             stored = await self._store(topic, _packed(marks.published(bodies, pointer)), aside=False)
         else:
@@ -83,14 +82,15 @@ class Exchange:
         if request.pointer is None or not request.messages:
             raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
         await self._own(topic)
-        await self._check_writer(request.pointer)
+        await self._writers.check(request.pointer, self._now_ms())
         await self._store(topic, _packed(marks.stored(_checked(request.messages), request.pointer)), aside=True)
 
     async def rollback(self, topic: Topic, record: Published) -> None:
         """Take back what a publish answered with. Twice is fine. Raises what Standings.check_undo raises."""
         what = rollback_of(record)
-        await self._own(topic)
+        owned, _ = await self._own(topic)
         await self._writers.check_undo(what.pointer)
+        what = what._replace(last=await _end_of_group(owned, what.last))
         await self._store(topic, _packed([marks.rolled_back(what)]), aside=True)
 
     async def poll(self, topic: Topic, request: ConsumeRequest) -> Reading:
@@ -110,13 +110,6 @@ class Exchange:
         except UnknownQueue:
             raise topic.unknown() from None
 
-    async def _check_writer(self, pointer: int) -> None:
-        if self._now_ms() - began_ms(pointer) > TRANSACTION_LIFE_MS:
-            raise TransactionExpired(
-                f"transaction {pointer} began more than {TRANSACTION_LIFE_MS // 3_600_000} hours ago"
-            )
-        await self._writers.check(pointer)
-
     async def _store(self, topic: Topic, batches: Sequence[bytes], *, aside: bool) -> list[Stored]:
         """Store batches in order; a fault may leave the first ones alone."""
         begun = [self._publisher.begin(topic.queue, PARTITION, batch, aside=aside) for batch in batches]
@@ -129,6 +122,14 @@ class Exchange:
                     raise UnknownOutcome(f"not all of the messages may be stored: {error.message}") from error
                 raise
         return stored
+
+
+async def _end_of_group(owned: OwnedPartition, last: int) -> int:
+    """The id of the last message of the group whose marker has the id `last`; `last` itself where there is none."""
+    chunk = await owned.read_stored(last - 1, 1)
+    if chunk is None or not chunk.headers or chunk.headers[0].base_id != last:
+        return last
+    return chunk.headers[0].last_id if is_marker(chunk.headers[0], chunk.data) else last
 
 
 def _packed(rows: Sequence[Row]) -> list[bytes]:

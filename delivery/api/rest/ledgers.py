@@ -67,7 +67,7 @@ class Ledgers:
 async def _catch_up(owned: OwnedPartition, ledger: Ledger, until: int) -> None:
     while ledger.position < until:
         after = ledger.position
-        chunk = await owned.read(after, _READ_BYTES, _is_no_note)
+        chunk = await owned.read_stored(after, _READ_BYTES, _is_no_note)
         if chunk is None:
             return
         for message in messages_in(chunk, owned.key.queue, after):

@@ -42,7 +42,7 @@ class Reading:
     async def stretches(self) -> AsyncIterator[Stretch]:
         """All of it; none is empty. Raises the partition's error and the store's."""
         while self._after < self._until and not self._poll.finished:
-            chunk = await self.owned.read(self._after, READ_BYTES, _never_given)
+            chunk = await self.owned.read_stored(self._after, READ_BYTES, _never_given)
             if chunk is None:
                 break
             async for stretch in self._of(chunk):
@@ -76,7 +76,7 @@ class Reading:
         for wanted in group.ranges:
             after = wanted.first - 1
             while after < wanted.last and not self._poll.finished:
-                chunk = await self.owned.read(after, READ_BYTES)
+                chunk = await self.owned.read_stored(after, READ_BYTES)
                 if chunk is None:
                     return
                 given = list(self._within(chunk, after, group, wanted.last))

@@ -39,9 +39,11 @@ async def arriving(bodies: Iterable[bytes]) -> AsyncIterator[bytes]:
     come: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def work() -> None:
-        for body in bodies:
-            loop.call_soon_threadsafe(come.put_nowait, body)
-        loop.call_soon_threadsafe(come.put_nowait, None)
+        try:
+            for body in bodies:
+                loop.call_soon_threadsafe(come.put_nowait, body)
+        finally:
+            loop.call_soon_threadsafe(come.put_nowait, None)
 
     threading.Thread(target=work, name="arriving", daemon=True).start()
     while (body := await come.get()) is not None:

@@ -23,8 +23,8 @@ spark_app = typer.Typer(help="Run jobs over whole queues on Spark.")
 
 def add_to(app: typer.Typer) -> None:
     """Add the group of this package."""
-    from delivery.cli.spark import archive, auditing, copying, files
+    from delivery.cli.spark import archive, auditing, cleaning, copying, files
 
-    for module in (archive, files, copying, auditing):
+    for module in (archive, files, copying, auditing, cleaning):
         module.add_to(spark_app)
     app.add_typer(spark_app, name="spark")

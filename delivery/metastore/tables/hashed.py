@@ -8,11 +8,11 @@ ZooKeeper's memory ends before: an entry takes about 1 KB of it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
+from delivery import logs
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable
 from delivery.metastore.ops import Create, NoNode, Op, Refused, size_of
 from delivery.metastore.tables.base import Change, Found, MetaStore, MetastoreCursor, MetastoreTable, ToWatch
@@ -25,7 +25,7 @@ from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.tables.watching import OneShots
 from delivery.metastore.znodes import ZNodes
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 BUCKETS: Final = 4096
 CHANGES_AT_ONCE: Final = 250

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from delivery import logs
 from delivery.errors import HootError, ScannerClosed
 from delivery.metastore.errors import IllegalOperation
 from delivery.metastore.tables import cells
@@ -21,7 +21,7 @@ ENTRIES_AT_ONCE_MAX: Final = 1000
 SMALL_BYTES: Final = BATCH_BYTES_MAX // 16
 """While a scan gives less than this, the next one is four times as long."""
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Decode = Callable[[str, bytes], Found]
 """What a cell says of a key."""

@@ -7,12 +7,12 @@ one thread per store looks at what is hinted at, and tells the watcher only when
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from delivery import logs
 from delivery.errors import HootError, MetadataUnavailable, Throttled
 from delivery.metastore.tables.base import WATCHES_MAX, Found, ToWatch, Watcher, WatchEvent
 from delivery.metastore.watches import Hint
@@ -26,7 +26,7 @@ LOOKS_AT_ONCE: Final = 1000
 POLL_SECONDS: Final = 1.0
 """Between two looks at all that is watched where nobody gives hints; so much longer again for each LOOKS_AT_ONCE."""
 
-log = logging.getLogger(__name__)
+log = logs.logger(__name__)
 
 Look = Callable[[Sequence[str]], list[Found]]
 """What is under these keys of a table now."""
@@ -102,7 +102,11 @@ class OneShots:
                 shots, failed = list(failed), set()
             if shots is None:
                 return
-            self._look_at(shots, failed)
+            try:
+                self._look_at(shots, failed)
+            except Exception:
+                log.exception("what is watched could not be looked at; it is looked at again")
+                failed.update(shots)
 
     def _next(self, timeout: float | None) -> list[_OneShot] | None:
         """All that is hinted at by now, after waiting for the first; None at the end. Raises queue.Empty."""

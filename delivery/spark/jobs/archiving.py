@@ -10,6 +10,7 @@ from delivery.batch import Header, headers_in
 from delivery.errors import ArchiveRefused
 from delivery.rpc.idl import load_idl
 from delivery.spark.planning import Engine
+from delivery.spark.ranges import Span
 from delivery.storage.archive.writing import Stretch, Written, write
 
 READ_BYTES: Final = 8 << 20
@@ -46,7 +47,7 @@ class _Source:
         """In the order of their ids."""
         stretch, after = self._stretch, self._stretch.after
         while after < stretch.until:
-            reply = _read(self._hosts, stretch, after)
+            reply = read_all(self._hosts, stretch, after)
             for at, header in headers_in(reply.batches):
                 if header.base_id <= stretch.after:
                     self.after = header.last_id
@@ -57,7 +58,8 @@ class _Source:
             after = reply.position
 
 
-def _read(hosts: Engine, stretch: Stretch, after: int) -> Any:
+def read_all(hosts: Engine, stretch: Stretch | Span, after: int) -> Any:
+    """The next batches of a stretch behind an id, the engine's own among them."""
     request = load_idl("delivery").ReadRequest(
         queue=stretch.queue, partition=stretch.partition, after=after, upTo=stretch.until, topics=[],
         bytesMax=READ_BYTES, waitMs=0, asides=True,

@@ -12,6 +12,7 @@ order) is packed anew: the same messages, ids and producer with other bytes.
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ _PACKED: Final = {"topic": "topic", "key": "key", "headers": "block", "value": "
 """The columns that make a payload, and what `batch.arrow` calls them."""
 _ABOUT: Final = "hoot."
 """How the names of what a file tells of itself begin."""
+_ENDS: Final = "ends"
+"""By row group, in JSON, the last id where its last batch covers ids behind those of its rows."""
 
 
 class Writer:
@@ -50,7 +53,8 @@ class Writer:
             path, _SCHEMA, **settings, store_schema=False, sorting_columns=[pq.SortingColumn(0)]
         )
         self._group: list[pa.RecordBatch] = []
-        self._group_bytes = 0
+        self._group_bytes = self._groups = 0
+        self._ends: dict[int, int] = {}
         self.messages = 0
         self.bytes = 0
         """Of the batches."""
@@ -68,6 +72,10 @@ class Writer:
         self.digest = google_crc32c.extend(self.digest, raw)
         self.first_id = self.first_id or header.base_id
         self.last_id = header.last_id
+        if header.span == header.count:
+            self._ends.pop(self._groups, None)
+        else:
+            self._ends[self._groups] = header.last_id
         self._group_bytes += len(data)
         if self._group_bytes >= GROUP_BYTES:
             self._flush()
@@ -76,12 +84,13 @@ class Writer:
         """End the file; it tells `about` itself. Raises OSError."""
         if self._group:
             self._flush()
-        self._file.add_key_value_metadata({_ABOUT + name: str(value) for name, value in about.items()})
+        told = {**about, _ENDS: json.dumps(self._ends)}
+        self._file.add_key_value_metadata({_ABOUT + name: str(value) for name, value in told.items()})
         self._file.close()
 
     def _flush(self) -> None:
         self._file.write_table(pa.Table.from_batches(self._group, _SCHEMA), row_group_size=1 << 30)
-        self._group, self._group_bytes = [], 0
+        self._group, self._group_bytes, self._groups = [], 0, self._groups + 1
 
 
 class Reader:
@@ -93,11 +102,14 @@ class Reader:
         try:
             self._file = pq.ParquetFile(path)
             metadata = self._file.metadata
-            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-            self.groups = [_group(group) for group in groups]
+            ends = json.loads(self.about.get(_ENDS, "{}"))
+            self.groups = [
+                _group(metadata.row_group(number), ends.get(str(number), 0))
+                for number in range(metadata.num_row_groups)
+            ]
         except FileNotFoundError:
             raise ArchiveUnreadable(f"{path} is missing: bring it back, or mount the archive's folder here") from None
-        except (OSError, pa.ArrowException, AttributeError) as error:
+        except (OSError, pa.ArrowException, AttributeError, ValueError) as error:
             raise ArchiveUnreadable(f"{path} is no whole file of an archive: {str(error)[:200]}") from error
 
     @property
@@ -120,7 +132,7 @@ class Reader:
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A row group: its first and its last id, and how many messages it has."""
+    """A row group: the first and the last id that its batches cover, and how many messages it has."""
 
     first_id: int
     last_id: int
@@ -154,9 +166,9 @@ def checksum(path: Path) -> tuple[int, int]:
     return size, crc
 
 
-def _group(metadata: Any) -> Group:  # noqa: ANN401 - pyarrow has no types
+def _group(metadata: Any, end: int) -> Group:  # noqa: ANN401 - pyarrow has no types
     statistics = metadata.column(0).statistics
-    return Group(statistics.min, statistics.max, metadata.num_rows)
+    return Group(statistics.min, max(statistics.max, end), metadata.num_rows)
 
 
 def _rows_of(data: bytes, header: Header) -> tuple[pa.RecordBatch, bytes]:

@@ -87,15 +87,15 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if one.epoch < epoch
         )
 
-    def rank(self, message_id: int, following: Head | None) -> int:
-        """How many messages of all times have an id up to `message_id`, for one that is not before `kept`.
+    def base_around(self, message_id: int, following: Head | None) -> int | None:
+        """The base of the batch in whose midst an id lies that is not before `kept`, None for one between batches.
 
         `following` is the first head whose base is above it, None behind the last base.
         """
-        last, base, before = self.last_id, self.last_base, self.messages
+        last, base = self.last_id, self.last_base
         if following is not None:
-            last, base, before = following.previous_last, following.previous_base, following.messages_before
-        return before - (last - message_id) if last > message_id and base >= self.kept.id else before
+            last, base = following.previous_last, following.previous_base
+        return base if last > message_id and base >= self.kept.id else None
 
 
 def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:

@@ -9,7 +9,7 @@ A message's id is the ten bytes in the middle (seed 004, section 3.2). The epoch
 write the same id: neither overwrites the other's row, and a reader tells by the epoch which one counts.
 
     batch:owner, batch:checkpoint    in the row of a partition (see `records`)
-    batch:head                       in the row of a batch's first message (see `heads`)
+    batch:head, batch:topics         in the row of a batch's first message (see `heads`, `topics`)
     message:TOPIC                    the body of a message; `message:` for no topic
     message::key, message::headers   its key and its header block, each only where there is one
     message::batch, message::batch1  in the layout `batches`: all of a batch, in pieces where it is large
@@ -34,6 +34,7 @@ FAMILIES: Final = (BATCH_FAMILY, MESSAGE_FAMILY)
 OWNER: Final = b"batch:owner"
 CHECKPOINT: Final = b"batch:checkpoint"
 HEAD: Final = b"batch:head"
+TOPICS: Final = b"batch:topics"
 MESSAGES: Final = b"message"
 """All columns of the family."""
 BODY: Final = b"message:"

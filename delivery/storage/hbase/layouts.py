@@ -7,8 +7,9 @@ It costs Python per message, which `batches` does not. Heads, fencing, reading a
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
 
 from delivery.batch import Header, open_batch, peek
 from delivery.batch.encode import Columns, assemble
@@ -24,24 +25,61 @@ PIECE_BYTES: Final = 8 * 1024 * 1024
 GATHER_BYTES: Final = 4 * 1024 * 1024
 """About what a gateway gathers for one answer of a scan."""
 SCAN_ROWS_MAX: Final = 2000
+GET_ROWS: Final = 1000
+GAP_ROWS: Final = 100
 
 
 class Incomplete(CorruptRecord):
     """Not all rows of a batch are there."""
 
 
+class Part(NamedTuple):
+    """What may be wanted of a batch."""
+
+    head: Head
+    places: Sequence[int] | None
+    """Of the messages, rising; None where that is not known, for all."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the topics of its messages are."""
+        return self.places is not None
+
+    @property
+    def wanted(self) -> int:
+        """How many messages."""
+        return self.head.header.count if self.places is None else len(self.places)
+
+    def rows(self) -> list[bytes]:
+        """Their row keys."""
+        header = self.head.header
+        ids = (header.base_id + place for place in self.places or ())
+        return keys.message_rows(header.partition, ids, header.epoch)
+
+
 class LaidOut(Protocol):
     """One of the layouts."""
+
+    selects: bool
+    """Whether parts of a batch can be fetched."""
 
     def prepare(self, item: Append) -> tuple[Header, list[Row]]:
         """The header under which a batch will be read, and its rows without the head, the first message's first."""
 
     def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
-        """The batches of some heads that follow one another. Raises Incomplete, CorruptRecord."""
+        """The batches of some heads, oldest first. Raises Incomplete, CorruptRecord."""
+
+    def select(self, tables: Tables, table: str, parts: Sequence[Part]) -> list[bytes]:
+        """What is wanted of batches, where that is known; where `selects`, no more than that, and each is sparse.
+
+        Raises Incomplete, CorruptRecord.
+        """
 
 
 class Rows:
     """A row per message."""
+
+    selects = True
 
     def prepare(self, item: Append) -> tuple[Header, list[Row]]:
         """See `LaidOut.prepare`. The header is that of the batch as reading will pack it.
@@ -61,15 +99,23 @@ class Rows:
 
     def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
         """See `LaidOut.load`."""
-        found, at, batches = _scan(tables, table, heads), 0, []
+        found, at, batches = [row for run in _runs(heads) for row in _scan(tables, table, run)], 0, []
         for head in heads:
             mine, at = _rows_of(head.header, found, at)
             batches.append(_repack(head.header, mine))
         return batches
 
+    def select(self, tables: Tables, table: str, parts: Sequence[Part]) -> list[bytes]:
+        """See `LaidOut.select`. The checksum of a batch says nothing of its parts; whether a row is missing is seen."""
+        asked = [part.rows() for part in parts]
+        found = _get(tables, table, [row for rows in asked for row in rows])
+        return [_repack_part(part, list(map(found.get, rows))) for part, rows in zip(parts, asked, strict=True)]
+
 
 class Batches:
     """A cell per batch."""
+
+    selects = False
 
     def prepare(self, item: Append) -> tuple[Header, list[Row]]:
         """See `LaidOut.prepare`."""
@@ -82,7 +128,7 @@ class Batches:
 
     def load(self, tables: Tables, table: str, heads: Sequence[Head]) -> list[bytes]:
         """See `LaidOut.load`."""
-        found = dict(_scan(tables, table, heads))
+        found = self._fetch(tables, table, heads)
         batches = []
         for head in heads:
             header = head.header
@@ -93,6 +139,33 @@ class Batches:
             open_batch(data, header)
             batches.append(data)
         return batches
+
+    def select(self, tables: Tables, table: str, parts: Sequence[Part]) -> list[bytes]:
+        """See `LaidOut.select`: all of them."""
+        return self.load(tables, table, [part.head for part in parts])
+
+    def _fetch(self, tables: Tables, table: str, heads: Sequence[Head]) -> Mapping[bytes, Cells]:
+        """The rows of batches. What lies between them, where something does, stays where it is."""
+        if all(two.previous_base == one.header.base_id for one, two in pairwise(heads)):
+            return dict(_scan(tables, table, heads))
+        return _get(tables, table, [row for head in heads for row in Part(head, range(1)).rows()])
+
+
+def _runs(heads: Sequence[Head]) -> Iterator[Sequence[Head]]:
+    """The heads in runs, between which more lies than a scan passes in the time in which another one begins."""
+    start = 0
+    for place, (one, two) in enumerate(pairwise(heads), start=1):
+        if two.messages_before - one.messages_before - one.header.count > GAP_ROWS:
+            yield heads[start:place]
+            start = place
+    yield heads[start:]
+
+
+def _get(tables: Tables, table: str, rows: Sequence[bytes]) -> Mapping[bytes, Cells]:
+    found: dict[bytes, Cells] = {}
+    for at in range(0, len(rows), GET_ROWS):
+        found |= tables.get_all(table, rows[at : at + GET_ROWS], [keys.MESSAGES])
+    return found
 
 
 def _scan(tables: Tables, table: str, heads: Sequence[Head]) -> list[Row]:
@@ -137,15 +210,30 @@ def _repack(header: Header, rows: Sequence[Cells]) -> bytes:
     """The batch of a header from its rows. Raises Incomplete, CorruptRecord."""
     if len(rows) != header.count:
         raise Incomplete(f"the batch of {header.base_id} has {header.count} messages, and {len(rows)} are there")
+    data = _pack(_columns(rows, header), header)
+    if peek(data) != header:
+        raise CorruptRecord(f"the messages of the batch of {header.base_id} are not those that were stored")
+    return data
+
+
+def _columns(rows: Sequence[Cells], header: Header) -> Columns:
+    """Messages from their rows. Raises CorruptRecord."""
     names, bodies = zip(*map(_name_and_body, rows), strict=True)
     topics = {name: name[len(keys.BODY) :].decode("ascii") for name in set(names)}
     nothing, blocks = [None] * len(rows), [b""] * len(rows)
     known = [cells.get(keys.KEY) for cells in rows] if header.flags & KEYS else nothing
     blocks = [cells.get(keys.HEADERS, b"") for cells in rows] if header.flags & HEADERS else blocks
-    data = _pack(Columns(list(map(topics.__getitem__, names)), known, blocks, bodies), header)
-    if peek(data) != header:
-        raise CorruptRecord(f"the messages of the batch of {header.base_id} are not those that were stored")
-    return data
+    return Columns(list(map(topics.__getitem__, names)), known, blocks, bodies)
+
+
+def _repack_part(part: Part, rows: Sequence[Cells | None]) -> bytes:
+    """The part of a batch that is made of its rows. Raises Incomplete, CorruptRecord."""
+    header, there = part.head.header, [cells for cells in rows if cells is not None]
+    if len(there) < part.wanted:
+        raise Incomplete(f"of the batch of {header.base_id} {len(there)} of {part.wanted} messages are there")
+    columns = _columns(there, header)
+    columns.positions = None if part.wanted == header.count else part.places
+    return _pack(columns, header)
 
 
 def _name_and_body(cells: Cells) -> tuple[bytes, bytes]:

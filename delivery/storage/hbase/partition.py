@@ -19,7 +19,9 @@ from delivery.storage.hbase.held import Held, Mark
 from delivery.storage.hbase.layouts import Incomplete
 from delivery.storage.hbase.opening import laid_out, save
 from delivery.storage.hbase.place import Place
+from delivery.storage.hbase.reading import read
 from delivery.storage.hbase.records import Checkpoint, Owner
+from delivery.storage.hbase.topics import pack
 from delivery.storage.order import assert_in_order
 from delivery.storage.retention import oldest_kept_id
 
@@ -79,7 +81,8 @@ class Partition:
             header, made = self._layout.prepare(item)
             head = held.head_after(header, expires=expires, confirmed=self._held.last_id)
             row, cells = made[0]
-            made[0] = (row, {keys.HEAD: head.pack(), **cells})
+            told = pack(item.header, item.batch, by_message=self._layout.selects)
+            made[0] = (row, {keys.HEAD: head.pack(), **({} if told is None else {keys.TOPICS: told}), **cells})
             rows += made
             held = held.plus(header)
             self._planned.append((header, held))
@@ -150,24 +153,19 @@ class Partition:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:  # noqa: ARG002
-        """See `MessageStore.read`; nothing is left out."""
+    def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
+        """See `MessageStore.read`."""
         while True:
             held = self._held
             if after >= held.last_id or held.messages == held.kept.messages:
                 return None
-            heads = self._fitting(held, max(after + 1, held.kept.id), bytes_max)
             try:
-                if not heads:
-                    raise Incomplete("a batch that counts is not there")
-                batches = self._layout.load(self.place.tables, self.place.table, heads)
+                return read(self.place, self._layout, held, max(after + 1, held.kept.id), bytes_max, refuses)
             except Incomplete as error:
                 if self._held is held:
                     self._explain(error)
-                continue
             except CorruptRecord as error:
                 raise CorruptRecord(f"{self.place.key}: {error.message}") from error
-            return Chunk(b"".join(batches), tuple(head.header for head in heads))
 
     def bounds(self) -> Bounds:
         """See `MessageStore.bounds`."""
@@ -184,23 +182,11 @@ class Partition:
         if message_id >= held.last_id:
             return held.messages
         following = next(self.place.counting(held, message_id + 1, page=1), None)
-        return held.rank(message_id, following)
-
-    def _fitting(self, held: Held, first_id: int, bytes_max: int) -> list[Head]:
-        """The heads of the batches from the one that has `first_id` on, or follows it, as many as fit."""
-        heads = self.place.counting(held, min(first_id, held.last_base))
-        first = next(heads, None)
-        if first is not None and first.previous_last >= first_id and first.previous_base >= held.kept.id:
-            heads = self.place.counting(held, first.previous_base)
-            first = next(heads, None)
-        found = [] if first is None else [first]
-        room = bytes_max - sum(head.header.length for head in found)
-        for head in heads:
-            room -= head.header.length
-            if room < 0:
-                break
-            found.append(head)
-        return found
+        base = held.base_around(message_id, following)
+        around = None if base is None else next(self.place.counting(held, base, page=1), None)
+        if around is not None:
+            return around.messages_before + min(message_id - around.header.base_id + 1, around.header.count)
+        return held.messages if following is None else following.messages_before
 
     def _explain(self, error: Incomplete) -> None:
         """Say why a batch that counts is not whole: a newer owner trimmed it, or it is damaged."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from delivery.errors import CorruptRecord
-from delivery.hbase import Tables
+from delivery.hbase import Cells, Tables
 from delivery.storage.base import PartitionKey
 from delivery.storage.hbase import heads, keys
 from delivery.storage.hbase.heads import Head
@@ -14,6 +14,8 @@ from delivery.storage.hbase.held import Held
 
 PAGE: Final = 64
 """Heads asked for at once; some 250 bytes each on the wire."""
+TOLD_PAGE: Final = 128
+"""Heads with their topics asked for at once: they are what is read of most batches then."""
 ERASE_PAGE: Final = 1000
 
 
@@ -34,22 +36,31 @@ class Place(NamedTuple):
 
         Raises StorageUnavailable, CorruptRecord.
         """
+        return (head for head, _ in self._walk(from_id, until, page, [keys.HEAD]))
+
+    def counting(self, held: Held, from_id: int, page: int = PAGE) -> Iterator[Head]:
+        """The heads of what is held with a base from `from_id` on."""
+        found = self.walk(max(from_id, held.kept.id), held.last_id, page)
+        return (head for head in found if held.counts(head.header))
+
+    def telling(self, held: Held, from_id: int) -> Iterator[tuple[Head, bytes | None]]:
+        """The same with the cells of their topics, where there are some."""
+        found = self._walk(max(from_id, held.kept.id), held.last_id, TOLD_PAGE, [keys.HEAD, keys.TOPICS])
+        return ((head, cells.get(keys.TOPICS)) for head, cells in found if held.counts(head.header))
+
+    def _walk(
+        self, from_id: int, until: int | None, page: int, columns: Sequence[bytes]
+    ) -> Iterator[tuple[Head, Cells]]:  # fmt: skip
         partition = self.key.partition
         start = keys.from_id(partition, from_id)
         stop = keys.partition_end(partition) if until is None else keys.from_id(partition, until + 1)
         while start < stop:
-            rows = self.tables.scan(self.table, start, stop, [keys.HEAD], limit=page)
+            rows = self.tables.scan(self.table, start, stop, columns, limit=page)
             for row, cells in rows:
-                yield self._head(row, cells[keys.HEAD])
+                yield self._head(row, cells.get(keys.HEAD, b"")), cells
             if len(rows) < page:
                 return
             start = rows[-1][0] + b"\0"
-
-    def counting(self, held: Held, from_id: int, page: int = PAGE) -> Iterator[Head]:
-        """The heads of what is held with a base from `from_id` on."""
-        for head in self.walk(max(from_id, held.kept.id), held.last_id, page):
-            if held.counts(head.header):
-                yield head
 
     def erase(self, from_id: int, below: int | None = None) -> None:
         """Delete every row of every epoch from an id up to but without another."""

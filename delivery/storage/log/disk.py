@@ -30,12 +30,15 @@ _LOCK_RETRY_SECONDS: Final = 0.005
 class Disk:
     """Writes and flushes. Stateless; safe for any number of threads; raises OSError as the system does."""
 
-    def write(self, fd: int, parts: Sequence[bytes], offset: int) -> None:
-        """Write `parts` one after another at `offset`, all of them or OSError."""
+    def write(self, fd: int, parts: Sequence[bytes], offset: int, *, synced: bool = False) -> None:
+        """Write `parts` one after another at `offset`, all of them or OSError.
+
+        With `synced` they are on the disk then, and what is needed to find them; not what was written before.
+        """
         waiting: list[bytes | memoryview] = list(parts)
         at = 0
         while at < len(waiting):
-            written = self.write_some(fd, waiting[at : at + IOV_MAX], offset)
+            written = self.write_some(fd, waiting[at : at + IOV_MAX], offset, synced=synced)
             if written <= 0:
                 raise OSError(errno.EIO, "the system wrote nothing and gave no reason")
             offset += written
@@ -45,9 +48,18 @@ class Disk:
             if written:
                 waiting[at] = memoryview(waiting[at])[written:]
 
-    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int) -> int:
-        """One system call; may write less than it was given."""
-        return os.pwritev(fd, parts, offset)
+    def write_some(self, fd: int, parts: Sequence[bytes | memoryview], offset: int, *, synced: bool = False) -> int:
+        """One system call, where the system knows how; may write less than it was given."""
+        if synced:
+            try:
+                return os.pwritev(fd, parts, offset, os.RWF_DSYNC)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:  # as gVisor says
+                    raise
+        written = os.pwritev(fd, parts, offset)
+        if synced:
+            self.sync(fd)
+        return written
 
     def sync(self, fd: int) -> None:
         """Bring a file's data, and what is needed to find it, to the disk."""

@@ -1,11 +1,13 @@
 """Committing a group of batches over several partitions: all writes, then all flushes, then all confirmations.
 
 The flushes come together so that the disk can merge them, and so that one flush per partition serves the whole group.
+What is for one partition only is written and flushed at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
@@ -32,14 +34,15 @@ class Share:
             if len(self._batches) < len(batches):
                 self._error = Fenced(f"{partition.key} is open under epoch {partition.epoch} here")
 
-    def write(self) -> None:
-        """The first step."""
+    def write(self, *, alone: bool) -> None:
+        """The first step; also the second one where no other share's flush could be merged with it."""
         if self._partition is not None and self._batches:
-            self._try(self._partition.write, self._batches)
+            synced = alone and self._durable
+            self._try(partial(self._partition.write, self._batches, synced=synced))
 
     def sync(self) -> None:
         """The second step, where a batch must be on the disk before it is acknowledged."""
-        if self._partition is not None and any(item.durability == "fsync" for item in self._batches):
+        if self._partition is not None and self._durable:
             self._try(self._partition.sync)
 
     def confirm(self) -> None:
@@ -57,9 +60,13 @@ class Share:
         """What became of the batch at this place in the share: None when it is stored."""
         return None if place < self._stored else self._error
 
-    def _try(self, step: Callable[..., int | None], *arguments: Sequence[Append]) -> int | None:
+    @property
+    def _durable(self) -> bool:
+        return any(item.durability == "fsync" for item in self._batches)
+
+    def _try(self, step: Callable[[], int | None]) -> int | None:
         try:
-            return step(*arguments)
+            return step()
         except HootError as error:
             self._fail(error)
             return None
@@ -76,7 +83,7 @@ def commit(
     for place, item in enumerate(group):
         places.setdefault(item.key, []).append(place)
     shares = {key: Share(partitions.get(key), [group[place] for place in of]) for key, of in places.items()}
-    for step in (Share.write, Share.sync, Share.confirm):
+    for step in (partial(Share.write, alone=len(shares) == 1), Share.sync, Share.confirm):
         for share in shares.values():
             step(share)
     answers: list[HootError | None] = [None] * len(group)

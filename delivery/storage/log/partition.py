@@ -68,8 +68,8 @@ class Partition:
         parts = [(one.epoch, one.base_id, one.extent.last_id) for one in self._segments if one.extent.messages]
         return PartitionState(self._writer.last_id, self._writer.producers.snapshot(), by_epoch(parts, self.epoch))
 
-    def write(self, batches: Sequence[Append]) -> None:
-        """Write stamped batches behind the watermark; they count only after `confirm`.
+    def write(self, batches: Sequence[Append], *, synced: bool = False) -> None:
+        """Write stamped batches behind the watermark; they count only after `confirm`. `synced`: see `Writer.write`.
 
         Raises StorageUnavailable or Fenced; then and ever after, until the partition is opened anew.
         """
@@ -80,7 +80,7 @@ class Partition:
             writer.seal()
         if writer.active is None:
             self._segments += (writer.start(batches[0].header.base_id),)
-        writer.write(batches)
+        writer.write(batches, synced=synced)
 
     def sync(self) -> None:
         """Bring what was written to the disk. Raises StorageUnavailable."""

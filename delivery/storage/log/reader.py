@@ -22,6 +22,8 @@ BEGINNINGS_MAX: Final = 2048
 """One read looks at so many batches, and takes some milliseconds, where all of them are refused."""
 PLACES_MAX: Final = 64
 """Readers of one partition whose places are remembered; one more than that looks its place up in the index."""
+PROVED_MAX: Final = 1024
+"""Dictionaries of a partition that are believed."""
 
 
 class Reader:
@@ -33,6 +35,10 @@ class Reader:
     def __init__(self, files: ClosedFiles) -> None:
         self._files = files
         self._places: dict[int, int] = {}
+        self._proved: set[bytes] = set()
+        """Dictionaries under which a checksum was right. It is that of the whole payload; so only these are believed in
+        a batch that is not read, and one in which a bit has fallen over is not among them.
+        """
         self._lock = Lock()
 
     def read(self, segment: Segment, after: int, bytes_max: int) -> Chunk:
@@ -53,18 +59,25 @@ class Reader:
         return chunk
 
     def read_wanted(self, segment: Segment, after: int, bytes_max: int, refuses: Refuses) -> Chunk:
-        """As `read`, without the batches that are refused, of which only the beginnings are read. May be empty."""
+        """As `read`, without the batches that are refused, of which only the beginnings are read. May be empty.
+
+        The first one with its dictionary is read as a whole all the same.
+        """
         file, end = self._files.open(segment), segment.extent.end
         headers: list[Header] = []
         parts: list[bytes] = []
         stop, room = self._place(segment, after, end), bytes_max
         for seen, (at, header, dictionary) in enumerate(beginnings(file, stop, end), start=1):
-            if dictionary is None or not refuses(header, dictionary):
-                room -= header.length
-                if room < 0 and parts:
-                    break
-                parts.append(pread(file, min(header.length, end - at), at))
-                headers += checked(parts[-1], after)[0]
+            refused = dictionary is not None and refuses(header, dictionary)
+            room -= 0 if refused else header.length
+            if room < 0 and parts:
+                break
+            if not refused or dictionary not in self._proved:
+                data = pread(file, min(header.length, end - at), at)
+                found, _ = checked(data, after)
+                self._prove(dictionary)
+                parts += [] if refused else [data]
+                headers += () if refused else found
             after, stop = header.last_id, at + header.length
             if seen == BEGINNINGS_MAX:
                 break
@@ -81,7 +94,7 @@ class Reader:
         at, before = self._files.index(segment).find(message_id)
         for _, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
-                return before + max(0, message_id - header.base_id + 1)
+                return before + min(max(0, message_id - header.base_id + 1), header.count)
             before += header.count
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 
@@ -96,6 +109,10 @@ class Reader:
             if header.last_id > after:
                 return at
         raise CorruptRecord(f"{segment.log_path.name} ends before the batch after id {after}")
+
+    def _prove(self, dictionary: bytes | None) -> None:
+        if dictionary is not None and len(self._proved) < PROVED_MAX:
+            self._proved.add(dictionary)
 
     def _remember(self, last_id: int, at: int) -> None:
         with self._lock:

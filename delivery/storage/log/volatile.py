@@ -42,7 +42,7 @@ class VolatilePartition:
         """What opening found out."""
         return PartitionState(self.held.last_id, self.held.producers.snapshot())
 
-    def write(self, batches: Sequence[Append]) -> None:
+    def write(self, batches: Sequence[Append], *, synced: bool = False) -> None:  # noqa: ARG002
         """Take the batches; they count only after `confirm`. Raises Fenced."""
         self._check_standing()
         self._pending = batches

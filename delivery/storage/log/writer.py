@@ -54,16 +54,25 @@ class Writer:
         self.active, self._synced_end = segment, 0
         return segment
 
-    def write(self, batches: Sequence[Append]) -> None:
-        """Put the batches behind what is published. Nobody sees them before `confirm`."""
-        assert self.active is not None
-        assert self.active.file is not None
+    def write(self, batches: Sequence[Append], *, synced: bool = False) -> None:
+        """Put the batches behind what is published. Nobody sees them before `confirm`.
+
+        With `synced` they are brought to the disk in the same system call, if all before them are there: a thread that
+        returns from one waits for its turn among the threads of a busy host.
+        """
+        segment = self.active
+        assert segment is not None
+        assert segment.file is not None
         self._pending, self._flushed = batches, False
+        synced = synced and self._synced_end == segment.extent.end
         with self._breaking("write"):
-            self._disk.write(self.active.file.fd, [item.batch for item in batches], self.active.extent.end)
+            self._disk.write(segment.file.fd, [item.batch for item in batches], segment.extent.end, synced=synced)
+        self._flushed = synced
 
     def sync(self) -> None:
-        """Bring what was written to the disk. A failure is never tried again."""
+        """Bring what was written to the disk, if it is not there. A failure is never tried again."""
+        if self._flushed:
+            return
         assert self.active is not None
         assert self.active.file is not None
         with self._breaking("flush"):

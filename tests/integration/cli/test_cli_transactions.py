@@ -7,8 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from delivery import Client
+from delivery import Client, NewMessage
 from delivery.client import Transaction
+from delivery.messaging.marks import header
+from delivery.rpc.blocking import BlockingConnection
 from tests.integration.cli.running import Hoot
 
 pytestmark = pytest.mark.integration
@@ -37,6 +39,43 @@ def test_transactions_are_listed_and_shown(hoot: Hoot, begun: Transaction, clien
     unknown = hoot.refused("transaction", "info", "17")
     assert unknown["error"] == "unknown_transaction"
     assert "hoot transaction list" in unknown["hint"]
+
+
+def test_what_is_committed_is_scanned_and_subscribed_to_and_it_is_explained_what_a_message_waits_for(
+    hoot: Hoot, begun: Transaction, client: Client, queue: str
+) -> None:
+    undone, back = (client.transactions.begin(600_000).pointer for _ in range(2))
+    bodies = {"back": back, "undone": undone, "own": begun.pointer, "behind": 0}
+    messages = [
+        NewMessage(body.encode(), headers=header(by) if by else None, partition=0) for body, by in bodies.items()
+    ]
+    ids = dict(zip(bodies, [str(one.id) for one in client.queue(queue).put_many(messages)], strict=True))
+    client.transactions.invalidate(undone)
+    (host,) = client.hosts()
+    with BlockingConnection(host.address, host.port) as owner:
+        owner.call("rollBack", queue, 0, back)
+
+    def read(command: str, *more: str) -> list[str]:
+        return hoot(command, queue, "--format", "body", "--from", "earliest", *more).stdout.split()
+
+    def why(name: str) -> tuple[bool, str | None, int | None]:
+        [one] = hoot.json("subscription", "explain", queue, "mine", "--message", ids[name])["explanations"]
+        return one["taken"], one["refused_by"], one["waits_for"]
+
+    made = ("subscription", "create", queue, "mine", "--from", "earliest", "--isolation", "committed")
+    assert hoot.json(*made)["isolation"] == "committed"
+    assert (read("scan"), read("scan", "--isolation", "committed")) == (list(bodies), [])
+    assert [why(name) for name in bodies] == [
+        (False, "rolled_back", None), (False, "invalid", None),
+        (False, None, begun.pointer), (False, None, begun.pointer),
+    ]  # fmt: skip
+    text = hoot("subscription", "explain", queue, "mine", "--message", ids["behind"]).stdout
+    assert f"waits for transaction {begun.pointer}, which is in progress (one before it;" in text
+    begun.commit()
+    assert [why(name)[0] for name in bodies] == [False, False, True, True]
+    taken = ["own", "behind"]
+    assert read("scan", "--isolation", "committed") == read("subscribe", "--isolation", "committed", "-n", "2") == taken
+    assert hoot.refused("scan", queue, "--isolation", "serializable", status=2)["error"] == "invalid_request"
 
 
 def test_a_transaction_is_made_invalid_and_aborted_after_its_messages_were_rolled_back(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
+import json
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from delivery import Client, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.metastore.catalog import open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
@@ -53,3 +58,48 @@ def client_of(hosts: Several, number: int, namespace: str) -> Topics:
     host = hosts.hosts[number]
     assert host.http_port is not None
     return Topics(host.address, host.http_port, namespace)
+
+
+def address_of(client: Client) -> tuple[str, int]:
+    (host,) = client.hosts()
+    return host.address, host.port
+
+
+class Service:
+    """A client of `/v1/transactions` on one host."""
+
+    def __init__(self, hosts: Several, number: int) -> None:
+        host = hosts.hosts[number]
+        assert host.http_port is not None
+        self._connection = http.client.HTTPConnection(host.address, host.http_port, timeout=60)
+
+    def call(self, method: str, path: str = "", body: object = None) -> tuple[int, Any]:
+        sent = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._connection.request(method, f"/v1/transactions{path}", sent, {"content-type": "application/json"})
+        with self._connection.getresponse() as response:
+            answer = response.read()
+            return response.status, json.loads(answer) if answer else None
+
+    def begin(self, timeout: float = 60) -> tuple[int, bytes]:
+        """A write pointer, and the transaction as polls take it."""
+        status, found = self.call("POST", body={"timeout": timeout})
+        assert status == 200, found
+        return found["transactionWritePointer"], base64.b64decode(found["transaction"])
+
+    def look(self) -> bytes:
+        return base64.b64decode(self.call("GET")[1]["transaction"])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def service(hosts: Several) -> Iterator[Service]:
+    with closing(Service(hosts, 0)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(hosts: Several) -> Iterator[Client]:
+    with connect(hosts.zookeeper) as found:
+        yield found

@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
-from typing import Any
 
 import pytest
 
-from delivery import Client, NewMessage, connect
+from delivery import Client, connect
 from delivery.client import Transaction
-from delivery.client.scanners import Scanner
 from delivery.embedded import EmbeddedZooKeeper
-from delivery.errors import Closed, InvalidRequest, UnknownQueue
+from delivery.errors import Closed, UnknownQueue
 from delivery.messaging.marks import header
 from delivery.rpc.blocking import BlockingConnection
-from delivery.transactions.errors import TransactionConflict
+from delivery.transactions.errors import TransactionConflict, TransactionFinished, TransactionInvalid
 from tests.integration.embedded import eventually
-from tests.integration.rest.conftest import client_of, several_on
-from tests.integration.several import Several
+from tests.integration.rest.conftest import Service, address_of, client_of, several_on
 from tests.topics import Topics, publish_bytes
 
 pytestmark = pytest.mark.integration
-
-
-class Service:
-    """A client of `/v1/transactions` on one host."""
-
-    def __init__(self, hosts: Several, number: int) -> None:
-        host = hosts.hosts[number]
-        assert host.http_port is not None
-        self._connection = http.client.HTTPConnection(host.address, host.http_port, timeout=60)
-
-    def call(self, method: str, path: str = "", body: object = None) -> tuple[int, Any]:
-        sent = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        self._connection.request(method, f"/v1/transactions{path}", sent, {"content-type": "application/json"})
-        with self._connection.getresponse() as response:
-            answer = response.read()
-            return response.status, json.loads(answer) if answer else None
-
-    def begin(self, timeout: float = 60) -> tuple[int, bytes]:
-        """A write pointer, and the transaction as polls take it."""
-        status, found = self.call("POST", body={"timeout": timeout})
-        assert status == 200, found
-        return found["transactionWritePointer"], base64.b64decode(found["transaction"])
-
-    def look(self) -> bytes:
-        return base64.b64decode(self.call("GET")[1]["transaction"])
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-@pytest.fixture
-def service(hosts: Several) -> Iterator[Service]:
-    with closing(Service(hosts, 0)) as found:
-        yield found
 
 
 @pytest.fixture
 def topic(topics: Topics) -> str:
     assert topics.create("t").status == 200
     return "t"
-
-
-@pytest.fixture
-def client(hosts: Several) -> Iterator[Client]:
-    with connect(hosts.zookeeper) as found:
-        yield found
 
 
 def test_readers_stop_at_what_is_in_progress_and_see_it_after_the_commit(
@@ -121,8 +77,9 @@ def test_an_invalid_one_is_skipped_and_its_end_is_told(service: Service, topics:
 
 
 def test_what_has_ended_writes_nothing_more_and_what_is_committed_is_not_taken_back(
-    service: Service, topics: Topics, topic: str
+    service: Service, topics: Topics, topic: str, client: Client, namespace: str
 ) -> None:
+    queue = client.queue(f"{namespace}.{topic}")
     for end in ("commit", "abort", "invalidate"):
         writer, _ = service.begin()
         record = topics.publish(topic, end.encode(), tx=writer)
@@ -130,6 +87,11 @@ def test_what_has_ended_writes_nothing_more_and_what_is_committed_is_not_taken_b
         for path in ("publish", "store"):
             assert topics.post(topic, path, publish_bytes(b"late", tx=writer)).status == 409, (end, path)
         assert topics.rollback(topic, record).status == (409 if end == "commit" else 200)
+        with pytest.raises(TransactionInvalid if end == "invalidate" else TransactionFinished):
+            queue.put(b"late", headers=header(writer))
+        if end == "commit":
+            with BlockingConnection(*address_of(client)) as owner, pytest.raises(TransactionFinished):
+                owner.call("rollBack", queue.name, 0, writer)
     body = json.dumps({"transactionWritePointer": service.begin()[0] + 1, "messages": ["YQ=="]}).encode()
     problem = topics.call("POST", f"/{topic}/publish", body, content_type="application/json")
     assert problem.status == 409
@@ -251,44 +213,6 @@ def test_what_fails_on_the_way_to_the_commit_undoes_what_was_published(
         tx.join(unable)
         raise ZeroDivisionError
     assert client.transactions.standing(tx.pointer) == tx.state == "invalid"
-
-
-def test_a_scanner_of_what_is_committed_stops_at_what_is_in_progress_and_goes_on_after_its_end(
-    client: Client, service: Service, namespace: str
-) -> None:
-    queue = client.create_queue(f"{namespace}.scanned")
-    (writer, _), (undone, _) = service.begin(), service.begin()
-    queue.put_many([b"plain", NewMessage(b"undone", headers=header(undone))])
-    queue.put_many([b"before", NewMessage(b"one", headers=header(writer)), b"behind"])
-    with (
-        queue.scanner(start="earliest", isolation="committed") as scanner,
-        queue.partition_scanner(0, start="earliest", isolation="committed", follow=True) as following,
-    ):
-        assert bodies(scanner) == [b"plain"]
-        with BlockingConnection(*address_of(client)) as owner:
-            owner.call("rollBack", queue.name, 0, undone)
-        service.call("POST", f"/{undone}/abort")
-        assert bodies(scanner) == [b"before"]
-        assert [following.next(60).body, following.next(60).body] == [b"plain", b"before"]  # type: ignore[union-attr]
-        assert following.next(0.1) is None
-        service.call("POST", f"/{writer}/commit")
-        assert bodies(scanner) == [b"one", b"behind"]
-        assert [following.next(60).body, following.next(60).body] == [b"one", b"behind"]  # type: ignore[union-attr]
-    with queue.scanner(start="earliest") as scanner:
-        assert bodies(scanner) == [b"plain", b"undone", b"before", b"one", b"behind"]
-    with queue.scanner(start="earliest", isolation="committed", filter="body = 'behind'") as scanner:
-        assert bodies(scanner) == [b"behind"]
-    with pytest.raises(InvalidRequest):
-        queue.scanner(isolation="serializable")
-
-
-def bodies(scanner: Scanner) -> list[bytes]:
-    return [message.body for message in scanner.next_batch(100)]
-
-
-def address_of(client: Client) -> tuple[str, int]:
-    (host,) = client.hosts()
-    return host.address, host.port
 
 
 @pytest.mark.nightly

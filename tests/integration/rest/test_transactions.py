@@ -183,7 +183,35 @@ def test_subscribers_and_scanners_get_messages_and_none_of_the_bookkeeping(
         topics.publish(topic, tx=tx)
         topics.publish(topic, b"three")
         with client.queue(queue).scanner(start="earliest") as scanner:
-            assert [message.body for message in scanner] == [b"one", b"two", b"three"]
-        eventually(lambda: watcher.distinct() == 3, "three messages are pushed")
-        assert topics.bodies(topic) == [b"one", b"two", b"stored", b"three"]
-        assert watcher.distinct() == 3
+            scanned = list(scanner)
+        assert [message.body for message in scanned] == topics.bodies(topic) == [b"one", b"two", b"stored", b"three"]
+        eventually(lambda: watcher.distinct() == 4, "four messages are pushed")
+        assert watcher.ids() == {0: [message.number for message in scanned]}
+
+
+def test_what_a_transaction_stored_comes_with_its_commit_to_who_wants_what_is_committed(
+    topics: Topics, topic: str, hosts: Several, namespace: str
+) -> None:
+    queue, committed = f"{namespace}.{topic}", {"isolation": "committed"}
+    with connect(hosts.zookeeper) as client, Watcher(hosts.zookeeper, queue, **committed) as watcher:
+
+        def scanned() -> list[bytes]:
+            with client.queue(queue).scanner(start="earliest", isolation="committed") as scanner:
+                return [message.body for message in scanner]
+
+        kept, undone = (client.transactions.begin(600_000).pointer for _ in range(2))
+        for tx in (kept, undone):
+            topics.store(topic, b"p1", b"p2", tx=tx)
+            topics.store(topic, b"p3", tx=tx)
+        topics.publish(topic, b"before")
+        record = topics.publish(topic, tx=undone)
+        topics.publish(topic, tx=kept)
+        topics.publish(topic, b"behind")
+        eventually(lambda: watcher.distinct() == 1, "the message before is pushed")
+        assert scanned() == [b"before"]
+        topics.rollback(topic, record)
+        client.transactions.abort(undone)
+        client.transactions.commit(kept, [])
+        eventually(lambda: watcher.distinct() == 5, "the group and the message behind it are pushed")
+        assert scanned() == [b"before", b"p1", b"p2", b"p3", b"behind"]
+        assert [len(ids) for ids in watcher.ids().values()] == [5]

@@ -14,11 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from delivery import Client, NewMessage, connect
 from delivery.errors import MetadataUnavailable
 from delivery.messaging.marks import header
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.spark.options import read_options
 from delivery.spark.reading import Task
 from delivery.spark.source import HootReader
 from delivery.spark.stream import HootStreamReader
 from tests.integration.engine import Engine
+from tests.topics import Topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -85,3 +88,31 @@ def test_a_stream_goes_on_when_it_has_ended(running: Engine) -> None:
         assert found == [b"one", b"behind"], "the latest is what is decided"
         assert batch(place) == (place, [])
     reader.stop()
+
+
+def test_bodies_that_were_stored_before_come_where_a_publish_shows_them(running: Engine) -> None:
+    with ZooKeeperClient(running.address) as zk, connect(running.address) as client:
+        (host,) = open_catalog(zk).hosts()
+        assert host.http_port is not None
+        topics = Topics(host.address, host.http_port, "spark")
+        topics.create("groups")
+        options = {"queue": "spark.groups", "zookeeper": running.address}
+        batches = [HootReader(read_options(options | {"isolation": one})) for one in ("uncommitted", "committed")]
+        stream = HootStreamReader(read_options(options, stream=True))
+        beginning, pointer = stream.initialOffset(), client.transactions.begin(600_000).pointer
+        topics.store("groups", b"p1", b"p2", tx=pointer)
+        topics.publish("groups", b"before")
+        topics.store("groups", b"p3", tx=pointer)
+        place = stream.latestOffset(beginning, ReadAllAvailable())
+        assert rows(stream, stream.partitions(beginning, place)) == [b"before"]
+        topics.publish("groups", tx=pointer)
+        topics.publish("groups", b"behind")
+        group = [b"p1", b"p2", b"p3"]
+        assert rows(stream, stream.partitions(place, stream.latestOffset(place, ReadAllAvailable()))) == [
+            *group, b"behind",
+        ]  # fmt: skip
+        assert [rows(one, one.partitions()) for one in batches] == [[b"before", *group, b"behind"], [b"before"]]
+        client.transactions.commit(pointer, [])
+        assert [rows(one, one.partitions()) for one in batches] == [[b"before", *group, b"behind"]] * 2
+        topics.close()
+        stream.stop()

@@ -9,13 +9,17 @@ import pytest
 
 from delivery import NewMessage, connect
 from delivery.errors import InvalidRequest
+from delivery.ids import ID_MAX
+from delivery.messaging.marks import header
 from delivery.model import Message, partition_of
+from delivery.spark.jobs import cleaning
 from delivery.spark.jobs.choosing import Chosen, with_end
 from delivery.spark.jobs.compacting import Into, compact
 from delivery.spark.jobs.exporting import export_queue, import_files
 from delivery.spark.jobs.files import Bodies, Files, Form
 from delivery.spark.jobs.replaying import Wishes, replay
-from delivery.spark.jobs.running import JobFailed
+from delivery.spark.jobs.running import JobFailed, spread
+from delivery.spark.ranges import Span
 from tests.integration.engine import Engine
 
 if TYPE_CHECKING:
@@ -55,6 +59,20 @@ def said(messages: list[Message]) -> list[tuple[int, bytes, bytes | None, str, d
     """Per partition in order, all that a publisher said."""
     found = [(one.partition, one.body, one.key, one.topic, one.headers) for one in messages]
     return sorted(found, key=lambda one: one[0])
+
+
+def test_executors_look_for_what_invalid_transactions_have_left(running: Engine, spark: SparkSession) -> None:
+    with connect(running.address) as client:
+        client.create_queue("unclean", partitions=2)
+        client.queue("unclean").put(b"left", partition=1, headers=header(pointer := client.transaction().pointer))
+        look = cleaning.looking(running.address, frozenset([pointer, 17]))
+        spans = [Span("unclean", partition, 0, ID_MAX) for partition in range(2)]
+        assert spread(spark, look, spans, list[int]) == [[], [pointer]]
+        client.transactions.invalidate(pointer)
+    found = cleaning.clean(None, running.address)
+    assert found is not None
+    assert found.young >= 1
+    assert found.ended == 0
 
 
 @pytest.mark.parametrize(("form", "bodies"), [("parquet", "base64"), ("json", "base64"), ("csv", "text")])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from delivery import connect
+from delivery import MessageId, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
 from delivery.metastore.catalog import open_catalog
@@ -20,6 +20,7 @@ from subscriber.inbox import Status
 from tests.integration.embedded import eventually
 from tests.integration.engine import hosted
 from tests.integration.subscribing import Theatre, batch, ids, play
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -148,6 +149,7 @@ def test_a_checkpoint_never_passes_what_is_not_acknowledged_and_it_comes_again_t
             first.messages[one].ack()
             first.messages[three].ack()
             eventually(lambda: catalog.states("orders", "mail")[0].position == one, "the first is acknowledged")
+            assert str(MessageId(two)) in judged(client, "orders", "mail", "handler_stuck").verdict.text
         subscriber = Subscriber("mail", zookeeper=running.address)
         subscriber.subscribe("orders", manual=True, listener=second)
         with subscriber:

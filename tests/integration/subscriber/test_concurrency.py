@@ -15,6 +15,7 @@ from delivery.errors import InvalidRequest
 from subscriber import AsyncSubscriber, Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -65,6 +66,7 @@ def test_partitions_run_side_by_side_and_one_that_hangs_keeps_none_from_its_chec
         eventually(lambda: len(heard) == 100, "all of the other partitions", SECONDS)
         assert b"slow" not in heard
         eventually(lambda: lags() == [BEHIND + 1, 0, 0], "their checkpoints", SECONDS)
+        assert judged(client, queue_name, "mail", "handler_stuck").partition == 0
         go.set()
         eventually(lambda: heard[100:] == [b"slow"] + [b"behind"] * BEHIND, "the slow partition, in its order", SECONDS)
         odd = [one for one in heard[:100] if int(one) % 2]

@@ -7,10 +7,12 @@ import threading
 import pytest
 
 from delivery import Client, NewMessage
+from delivery.metastore.policy import Order
 from subscriber import Message, Reject, RetryPolicy, Subscriber
 from tests.integration.cli.running import Hoot
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -95,6 +97,24 @@ def test_a_host_killed_while_it_gives_a_message_up_loses_nothing(running: Engine
         eventually(lambda: {b"fine 0", b"fine 1", b"fine 2"} <= set(handled), "what is behind each", 60)
     letters = client.dead_letters("payments", "mail").letters()
     assert {letter.stored.body for letter in letters} == {b"poison 0", b"poison 1", b"poison 2"}
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_a_dead_letter_that_cannot_be_stored_holds_up_what_is_behind_it_and_the_verdict_says_why(
+    running: Engine, client: Client, order: Order
+) -> None:
+    queue = client.create_queue(f"large-{order}", partitions=1)
+    kept = client.create_queue(f"large-{order}.mail.dlq", body_bytes_max=1)
+    picky = Picky()
+    subscriber = Subscriber("mail", zookeeper=running.address)
+    subscriber.subscribe(queue.name, start="earliest", retry=RetryPolicy(order=order), listener=picky)
+    queue.put_many([NewMessage(body, key=b"k") for body in (b"junk", b"behind")])
+    with subscriber:
+        assert "a body of 4 bytes" in judged(client, queue.name, "mail", "store_slow").verdict.text
+        assert picky.bodies == []
+        client.update_queue(kept.name, body_bytes_max=1000)
+        eventually(lambda: picky.bodies == [b"behind"], "what is behind it, once it is stored", 60)
+    assert [one.stored.body for one in client.dead_letters(queue.name, "mail").letters()] == [b"junk"]
 
 
 def test_a_subscription_without_dead_letters_lists_none_and_what_is_not_there_is_named(

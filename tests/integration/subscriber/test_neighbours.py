@@ -62,6 +62,9 @@ def test_a_subscription_that_hangs_or_is_held_costs_the_others_nothing_and_the_v
                 assert callback is not None
                 assert callback.queue == f"neighbour_{name}"
                 assert f"{listener} (test_neighbours.py" in callback.name
+            judged(client, "neighbour_held", "mail", "paused")
+            manual = judged(client, "neighbour_manual", "mail", "handler_stuck")
+            assert "nobody has acknowledged it" in manual.verdict.text
         finally:
             go.set()
             held.start_delivery()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given, strategies as st
 
 from delivery.batch import Header, open_batch, select
-from delivery.filters import Filter, Topics, filter_of
+from delivery.filters import Filter, Topics, filter_of, parse_rule, rule_json
 from delivery.filters.attributes import Row
 from delivery.filters.explaining import row_of
 from delivery.filters.expressions import Attribute, Binary, Exists, Expression, Literal, Unary
@@ -163,3 +164,19 @@ def test_a_chain_of_as_many_conditions_as_are_allowed_is_decided() -> None:
     for _ in range(200):
         expression = Binary("OR", expression, Attribute("body.b.c"))
     assert decision(*stamped([BARE], 1), Filter(Sql(expression))) is None
+
+
+@pytest.mark.parametrize("kinds", [2, 300])
+@pytest.mark.parametrize("every", [3, 50])
+def test_few_or_many_of_few_or_many_topics_are_found_in_a_large_batch(kinds: int, every: int) -> None:
+    """Indexes of up to 256 topics are bytes, and few messages are searched for: other ways, with the same outcome."""
+    rows = [(b"%d" % (n % 7), None, "kept" if n % every == 1 else f"t{n % (kinds - 1)}", b"") for n in range(1200)]
+    header, data = stamped(rows, 1000)
+    assert len(open_batch(data).topics) == kinds
+    for asked, body in ((("kept",), None), (("kept", "t0"), b"3")):
+        chosen = filter_of(asked, None if body is None else rule_json(parse_rule("body = '3'")))
+        assert chosen is not None
+        places = [n for n, row in enumerate(rows) if row[2] in asked and body in (None, row[0])]
+        left = select(header, data, chosen)
+        assert left is not None
+        assert [message.number - 1000 for message in open_batch(left).messages("q")] == places

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
+from happybase.batch import BatchMutation
 from happybase.connection import Connection
 from thriftpy2.thrift import TApplicationException, TException
 
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
 from delivery.hbase import Admin, NoTable, Tables
 from delivery.hbase.errors import Denied, Lost, Passing, TableExists, Unreached, refusal
+from delivery.hbase.tables import PUTS_AT_ONCE, REQUEST_BYTES
 
 Address = tuple[str, int]
 SECONDS = 1.0
@@ -84,8 +86,9 @@ def test_connections_that_were_closed_serve_nobody(nobody: Address) -> None:
     tables = Tables([nobody])
     tables.close()
     tables.close()
-    with pytest.raises(StorageUnavailable, match="closed"):
-        tables.names()
+    for call in (tables.names, lambda: tables.put("t", [(b"r", {b"f:": bytes(2 * REQUEST_BYTES)})] * 2)):
+        with pytest.raises(StorageUnavailable, match="closed"):
+            call()
 
 
 def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPatch, deaf: Address) -> None:
@@ -142,6 +145,26 @@ def test_a_scan_whose_scanner_is_gone_in_the_middle_is_begun_anew(monkeypatch: p
         monkeypatch.setattr(tables._pool, "_take", lambda: (connection, gateway))
         assert tables.scan("t", b"", b"z", [b"f:"]) == [(b"a", {}), (b"b", {})]
     assert begun == [b"", b""]
+
+
+def test_the_requests_of_a_large_put_are_on_their_way_at_once_and_none_still_is_when_one_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [(b"%d" % number, {b"f:": bytes(REQUEST_BYTES)}) for number in range(PUTS_AT_ONCE)]
+    meeting = threading.Barrier(PUTS_AT_ONCE, timeout=30)
+    ended: list[bytes] = []
+
+    def mutate(_: str, batches: Sequence[BatchMutation], __: object) -> None:
+        meeting.wait()
+        if batches[0].row == b"0":
+            raise StorageUnavailable("no")
+        ended.append(batches[0].row)
+
+    with closing(Tables([("nowhere", 1)], call_seconds=SECONDS)) as tables:
+        monkeypatch.setattr(tables, "_mutate", mutate)
+        with pytest.raises(StorageUnavailable, match="no"):
+            tables.put("t", rows)
+        assert sorted(ended) == [b"1", b"2", b"3"]
 
 
 def test_a_gateway_that_closes_the_connection_on_a_large_request_does_not_take_it(deaf: Address) -> None:

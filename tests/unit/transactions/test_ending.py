@@ -50,7 +50,8 @@ class Scene:
 
     # -- queues and their partitions
 
-    def put_many(self, messages: list[Any], *, timeout: float) -> None:
+    def put_of_transaction(self, pointer: int, messages: list[Any], *, timeout: float) -> None:
+        assert pointer == POINTER
         assert all(one.headers["hoot.tx"] == POINTER.to_bytes(8) for one in messages)
         self.note("publish")
 
