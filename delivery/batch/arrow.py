@@ -52,8 +52,9 @@ def topics_of(batch: Batch) -> pa.Array:
     """The topic of each message."""
     if len(batch.topics) == 1:
         return pa.repeat(batch.topics[0], batch.header.count)
-    index = array("H", batch.topic_index)
-    return pa.array(batch.topics).take(_numbers(index, pa.uint16()))
+    index = batch.topic_index
+    places = _numbers(index, pa.uint8()) if isinstance(index, bytes) else _numbers(array("H", index), pa.uint16())
+    return pa.array(batch.topics).take(places)
 
 
 def binary_of(stored: Stored) -> pa.Array:
@@ -91,7 +92,7 @@ def values_of(numbers: pa.Array, width: int) -> memoryview:
     return memoryview(numbers.buffers()[1])[at : at + len(numbers) * width]
 
 
-def _numbers(values: array[int], kind: pa.DataType) -> pa.Array:
+def _numbers(values: array[int] | bytes, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
