@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 
+from delivery import connect
 from delivery.embedded import EmbeddedZooKeeper
-from tests.integration.engine import Engine, hosted
+from delivery.local import LocalEngine
+from tests.integration.engine import Engine, engine as own_engine, hosted
+from tests.integration.spark.cluster import Cluster, cluster
+from tests.integration.spark.story import PARTITIONS, QUEUE, Story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +30,27 @@ def running(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
     """An engine of one host."""
     with hosted(zookeeper, tmp_path_factory.mktemp("engine")) as started:
         yield started
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[tuple[LocalEngine, Cluster]]:
+    """An engine with a ZooKeeper of its own, and a standalone cluster beside it."""
+    with own_engine(tmp_path / "engine") as started, cluster(tmp_path / "cluster") as made:
+        yield started, made
+
+
+@pytest.fixture
+def story(tmp_path: Path, standalone: tuple[LocalEngine, Cluster]) -> Iterator[Story]:
+    """A stream on that cluster, whose driver runs."""
+    running, made = standalone
+    with connect(running.address) as client:
+        client.create_queue(QUEUE, partitions=PARTITIONS)
+        told = Story(tmp_path, made, running, client)
+        try:
+            yield told
+        finally:
+            if told.driver.poll() is None:
+                told.kill_driver()
 
 
 @pytest.fixture(scope="session")
