@@ -6,13 +6,21 @@ from typing import Final
 
 import msgspec
 
-from delivery.errors import CorruptRecord, Fenced, HootError, InvalidRequest, StorageUnavailable, UnknownQueue
+from delivery.errors import (
+    CorruptRecord,
+    Fenced,
+    HootError,
+    InvalidRequest,
+    LayoutMismatch,
+    StorageUnavailable,
+    UnknownQueue,
+)
 
 AGAIN_SECONDS: Final = 0.25
 """How long "another host has it" or "ZooKeeper does not answer" is believed."""
 REFUSALS_MAX: Final = 100_000
 
-TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced)
+TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced, LayoutMismatch)
 """The store's fault: the partition was claimed, could not be opened, and was released."""
 
 

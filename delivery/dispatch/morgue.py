@@ -36,10 +36,8 @@ class Morgue:
 
         Cancelled: it may be there. Raises what reading the partition does.
         """
-        stream = self._stream
-        log.warning("%s/%d: subscription %s gives message %s up: %s; last error: %s", stream.queue, stream.partition,
-                    stream.subscription, MessageId(given_up.id), given_up.reason,
-                    given_up.attempts.last_error)  # fmt: skip
+        log.warning("%s gives message %s up: %s; last error: %s", self._stream, MessageId(given_up.id),
+                    given_up.reason, given_up.attempts.last_error)  # fmt: skip
         if self._letters is None:
             return
         self.since = time.monotonic()
@@ -51,8 +49,7 @@ class Morgue:
     async def _keep(self, given_up: GiveUp, letters: DeadLetters) -> None:
         stream, message = self._stream, await self.find(given_up.id)
         if message is None:
-            log.warning("%s/%d: message %s is stored no longer", stream.queue, stream.partition,
-                        MessageId(given_up.id))  # fmt: skip
+            log.warning("%s: message %s is stored no longer", stream, MessageId(given_up.id))
             return
         letter = DeadLetter(stream.subscription, message, given_up.reason, given_up.attempts)
         while not await self._stored(letter, letters):  # noqa: ASYNC110 - the store tells nobody that it is back
@@ -69,8 +66,8 @@ class Morgue:
         try:
             await letters.store([letter])
         except HootError as error:
-            stream, self.trouble = self._stream, error.message
-            log.warning("%s/%d: subscription %s waits with message %s, which cannot become a dead letter: %s",
-                        stream.queue, stream.partition, stream.subscription, letter.message.id, error)  # fmt: skip
+            self.trouble = error.message
+            log.warning("%s waits with message %s, which cannot become a dead letter: %s", self._stream,
+                        letter.message.id, error)  # fmt: skip
             return False
         return True

@@ -272,8 +272,7 @@ class MessageSender:
         for failed in found:
             if failed.kind is not Kind.HELD:
                 self._counters.failed(stream.queue, stream.subscription)
-                log.info("%s/%s: subscription %s failed at id %s, which is parked: %s", stream.queue, stream.partition,
-                         stream.subscription, MessageId(failed.id), failed.error)  # fmt: skip
+                log.info("%s failed at id %s, which is parked: %s", stream, MessageId(failed.id), failed.error)
             if not self._retrier.park(failed):
                 self._retrier.changed()
                 if self._window.fail(sent, failed.id - 1):
@@ -292,9 +291,7 @@ class MessageSender:
                 self.broken = Broken(window.position, window.last_id, 0 if others else window.alone)
             self._finish_run(Ending.BROKEN)
             return
-        stream = self._stream
-        log.warning("%s/%s: subscription %s: a push came to nothing: %s", stream.queue, stream.partition,
-                    stream.subscription, error)  # fmt: skip
+        log.warning("%s: a push came to nothing: %s", self._stream, error)
         self._finish_run(Ending.FRUITLESS)
 
     def _failed(self, sent: Sent, answer: Answer) -> None:
@@ -308,11 +305,10 @@ class MessageSender:
                 self._on_position(self._window.position)
             self.failed = failed_in(answer.failures, answer.position, sent.end)
         except ProtocolError as error:
-            log.error("%s/%s: subscription %s: %s", stream.queue, stream.partition, stream.subscription, error)
+            log.error("%s: %s", stream, error)
             self._finish_run(Ending.FRUITLESS)
         else:
-            log.warning("%s/%s: subscription %s failed at id %s: %s", stream.queue, stream.partition,
-                        stream.subscription, MessageId(self.failed.id), self.failed.error)  # fmt: skip
+            log.warning("%s failed at id %s: %s", stream, MessageId(self.failed.id), self.failed.error)
             self._finish_run(Ending.FAILED)
 
     def _finish_run(self, ending: Ending) -> None:

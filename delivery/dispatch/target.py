@@ -24,6 +24,9 @@ class Stream(msgspec.Struct, frozen=True):
     moves: int = 0
     """Of the state that the worker began with."""
 
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.partition}: subscription {self.subscription}"
+
 
 class More(msgspec.Struct, frozen=True):
     """What few pushes have."""

@@ -8,8 +8,8 @@ thread-safe.
 from __future__ import annotations
 
 from delivery.hbase.admin import Admin
-from delivery.hbase.errors import NoTable
+from delivery.hbase.errors import CellTooLarge, NoTable
 from delivery.hbase.gateways import parse_gateways
 from delivery.hbase.tables import Cells, Row, Tables
 
-__all__ = ["Admin", "Cells", "NoTable", "Row", "Tables", "parse_gateways"]
+__all__ = ["Admin", "CellTooLarge", "Cells", "NoTable", "Row", "Tables", "parse_gateways"]

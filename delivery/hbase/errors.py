@@ -6,13 +6,14 @@ connection is as good as before then. Whatever breaks the connection leaves open
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TException
 from thriftpy2.transport import TTransportException
 
-from delivery.errors import HootError, InvalidRequest, StorageUnavailable
+from delivery.errors import HootError, InvalidRequest, MessageTooLarge, StorageUnavailable
 
 TEXT_MAX: Final = 200
 
@@ -37,6 +38,14 @@ class Denied(StorageUnavailable):
     """HBase does not let this user do it: nothing was done."""
 
 
+class CellTooLarge(MessageTooLarge):
+    """HBase takes no cell of more than `limit` bytes, row and column counted: such a cell was not put."""
+
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
 class Passing(StorageUnavailable):
     """HBase refused for a reason that passes: a region on its way to another server, a scanner that was forgotten."""
 
@@ -48,7 +57,7 @@ _PASSING: Final = (
 )  # fmt: skip
 _NO_TABLE: Final = ("TableNotFound", "TableNotEnabled")
 _DENIED: Final = "AccessDenied"
-_TOO_LARGE: Final = "exceeds limit of"
+_TOO_LARGE: Final = re.compile(r"exceeds limit of (\d+)")
 """What a region server says of a cell above `hbase.server.keyvalue.maxsize`."""
 
 BROKEN: Final = (OSError, EOFError, TTransportException, TProtocolException)
@@ -68,7 +77,9 @@ def refusal(error: Exception) -> HootError:
         return Denied(f"HBase denies permission: {_line(text)}")
     if type(error).__name__ == "AlreadyExists" or "TableExistsException" in text:
         return TableExists(f"HBase: {_line(text)}")
-    if type(error).__name__ == "IllegalArgument" or _TOO_LARGE in text:
+    if (limit := _TOO_LARGE.search(text)) is not None:
+        return CellTooLarge(f"HBase: {_line(text)}", int(limit[1]))
+    if type(error).__name__ == "IllegalArgument":
         return InvalidRequest(f"HBase: {_line(text)}")
     return StorageUnavailable(f"HBase: {_line(text)}")
 

@@ -9,7 +9,7 @@ import trio
 
 from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition, Tail
-from delivery.errors import Fenced, HootError, ServiceStopping, Throttled, UnknownOutcome
+from delivery.errors import Fenced, HootError, InvalidRequest, ServiceStopping, Throttled, UnknownOutcome
 from delivery.metrics import Metrics
 from delivery.publish.committer import Committer
 from delivery.publish.lane import CommitLane, CommitThread
@@ -167,14 +167,15 @@ class Publisher:
     def failed(self, entry: Entry, error: HootError) -> None:
         """The store could not confirm the batch: nobody knows, and its partition is dropped.
 
-        Also when it was fenced: the new owner may have found the batch before it sealed what this host wrote.
+        Also when it was fenced: the new owner may have found the batch before it sealed what this host wrote. Only of
+        a batch that no store takes it is known that it is not there.
         """
         owned = entry.writer.owned
         if isinstance(error, Fenced):
             self._ownership.fence(owned)
         elif owned.feed.error is None:
             self._ownership.poison(owned, error)
-        self._end(entry.pending, UnknownOutcome(
+        self._end(entry.pending, error if isinstance(error, InvalidRequest) else UnknownOutcome(
             f"the batch may be stored or not; publishing the same producer sequence again finds out: {error.message}"
         ))  # fmt: skip
 

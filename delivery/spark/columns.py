@@ -6,6 +6,7 @@ exist.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -80,15 +81,17 @@ def _keys(batch: Batch) -> pa.Array:
 
 
 def _headers(batch: Batch) -> pa.Array:
-    ends, names, values = [0], list[str](), list[bytes]()
+    names, values = list[str](), list[bytes]()
     if batch.stored_blocks() is None:
-        ends *= batch.header.count + 1
+        ends = pa.py_buffer(bytes(4 * (batch.header.count + 1)))
     else:
+        counts = array("i", [0])
         for block in batch.blocks():
             if block:
                 headers = tolerant_headers(block)
                 names += headers
                 values += headers.values()
-            ends.append(len(names))
+            counts.append(len(names))
+        ends = pa.py_buffer(counts)
     each = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"])
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), each)
+    return pa.Array.from_buffers(_HEADERS, batch.header.count, [None, ends], children=[each])

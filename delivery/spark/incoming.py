@@ -20,8 +20,7 @@ from delivery.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_MAX, QueueSett
 ROW_BYTES: Final = 16
 """What a row takes beyond its own bytes."""
 
-_EMPTY: Final = pa.scalar(b"", pa.binary())
-_OF_TRANSACTION: Final = pa.scalar(HEADER.encode(), pa.binary())
+_OF_TRANSACTION: Final = HEADER.encode()
 
 
 def incoming(rows: pa.RecordBatch, *, queue_given: bool) -> pa.RecordBatch:
@@ -78,16 +77,16 @@ def header_blocks(headers: pa.Array) -> pa.Array:
     counts = pc.fill_null(pc.list_value_length(headers), 0).cast(pa.int32())
     names, values = (part.cast(pa.binary()) for part in headers.flatten().flatten())
     if not len(names):
-        return pa.repeat(_EMPTY, len(headers))
+        return pa.repeat(b"", len(headers))
     if names.null_count or pc.min(lengths(names)).as_py() == 0 or longest(names) > NAME_MAX:
         raise InvalidRequest(f"a header's key is text of 1 to {NAME_MAX} bytes")
-    values = pc.fill_null(values, _EMPTY)
+    values = pc.fill_null(values, b"")
     size16, size32 = _counted(lengths(names), pa.uint16()), _counted(lengths(values), pa.int32())
-    each = pc.binary_join_element_wise(size16, names, size32, values, _EMPTY)
-    each = pc.if_else(pc.equal(names, _OF_TRANSACTION), _EMPTY, each)
+    each = pc.binary_join_element_wise(size16, names, size32, values, b"")
+    each = pc.if_else(pc.equal(names, _OF_TRANSACTION), b"", each)
     ends = pc.cumulative_sum(counts)
     lists = pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), each)
-    blocks = pc.binary_join(lists, _EMPTY)
+    blocks = pc.binary_join(lists, b"")
     if longest(blocks) > HEADERS_BYTES_MAX:
         raise MessageTooLarge(f"headers take {longest(blocks)} bytes; the limit is {HEADERS_BYTES_MAX}")
     return blocks

@@ -29,7 +29,7 @@ _NAMES: Final = (
     "queue", "subscribe", "subscribePattern", "assign", "zookeeper", "topics", "filter", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
     "failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders", "columns",
-    "pushFilters", "isolation", "subscription", "force",
+    "pushFilters", "isolation", "subscription", "force", "hbase", "hbasePrefix",
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN: Final = ("path",)
@@ -71,6 +71,9 @@ class ReadOptions(msgspec.Struct, frozen=True):
     """Whose positions a stream's are; "" for its checkpoint alone."""
     force: bool = False
     """Take it over from a reader that is alive."""
+    hbase: str = ""
+    """Gateways of the HBase whose tables executors read themselves; "" for none."""
+    hbase_prefix: str = "hoot"
 
 
 def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -95,6 +98,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         push=_flag(options, "pushfilters", default=False) and not stream,
         isolation=check_isolation(options["isolation"].lower()) if "isolation" in options else None,
         subscription=_subscription(options, names), force=_flag(options, "force", default=False),
+        hbase=_hbase(options), hbase_prefix=options.get("hbaseprefix", "hoot"),
     )  # fmt: skip
 
 
@@ -152,6 +156,18 @@ def _subscription(options: Mapping[str, str], names: Sequence[str]) -> str:
     if len(names) != 1:
         raise InvalidRequest("a subscription is one queue's: name exactly that queue")
     return check_own_name(options["subscription"])
+
+
+def _hbase(options: Mapping[str, str]) -> str:
+    if "hbase" not in options:
+        if "hbaseprefix" in options:
+            raise InvalidRequest("hbasePrefix goes with the option hbase")
+        return ""
+    if options.get("isolation", "").lower() == "committed":
+        raise InvalidRequest("isolation committed is the region hosts' to say: leave hbase out")
+    if not options["hbase"].strip():
+        raise InvalidRequest("hbase names no Thrift gateway; it is like gate1:9090,gate2:9090")
+    return options["hbase"]
 
 
 def _edge(

@@ -24,6 +24,7 @@ from delivery.model import Isolation, check_partition
 from delivery.rpc.pool import Pool
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
+from delivery.spark.tables import check_tables
 
 ASKED_AT_ONCE: Final = 8
 PATIENCE_SECONDS: Final = 120.0
@@ -178,12 +179,20 @@ def plan(engine: Engine, options: ReadOptions) -> list[Span]:
     if not places and options.pattern:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
     _check_named(options, places)
+    check_short_cut(engine, options)
     held = engine.held(places, options.isolation)
     strict = options.fail_on_loss
     return [
         Span(*place, begin(options.start, place, one, strict=strict), end(options.end, place, one, strict=strict))
         for place, one in held.items()
     ]
+
+
+def check_short_cut(engine: Engine, options: ReadOptions) -> None:
+    """Raises InvalidRequest where tables are to be read that are not there, ConfigError, StorageUnavailable."""
+    if options.hbase:
+        names = {queue for queue, _ in engine.places(options)}
+        check_tables(options, [engine.queue(name) for name in sorted(names)])
 
 
 def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from delivery.spark.columns import to_arrow
 from delivery.spark.options import ReadOptions
 from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
+from delivery.spark.tables import Piece, open_tables, pieces
 
 READ_BYTES: Final = 4 * 1024 * 1024
 """Asked for at once: some ten thousand small messages, which is the size of Arrow batch that Spark likes best."""
@@ -82,15 +84,29 @@ def _check_there(hosts: Engine, span: Span) -> None:
 
 def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None) -> Iterator[pa.RecordBatch]:
     after = span.after
-    while after < span.until:
-        reply = _read(hosts, options, span, after, view)
+    for data, position in _pieces(hosts, options, span, view):
         batches = [
-            open_batch(bytes(reply.batches[at : at + header.length]), header)
-            for at, header in headers_in(reply.batches)
+            open_batch(bytes(data[at : at + header.length]), header)
+            for at, header in headers_in(data)
             if header.base_id <= span.until
         ]
         if batches:
             yield to_arrow(batches, span.queue, options.columns, after, span.until)
+        after = position
+
+
+def _pieces(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None) -> Iterator[Piece]:
+    """Batches, and where they end, one piece behind the other: past the hosts as far as that goes."""
+    after = span.after
+    if options.hbase and view is None:
+        generation = hosts.queue(span.queue).generation
+        with closing(open_tables(options)) as tables:
+            for piece in pieces(tables, options, generation, span, READ_BYTES):
+                yield piece
+                after = piece[1]
+    while after < span.until:
+        reply = _read(hosts, options, span, after, view)
+        yield reply.batches, reply.position
         if reply.position <= after and view is not None:
             raise MetadataUnavailable(  # a manager that was taken over from has told what is committed
                 f"a transaction that holds up {span.queue}/{span.partition} has come up since the read was planned"

@@ -57,7 +57,11 @@ def local_session(name: str, work: Path, *, cores: int = 2, settings: Mapping[st
 def session_at(
     master: str, name: str, work: Path, *, cores: int, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """As `local_session`, for any master; a cluster's workers must reach this machine, and find Hoot installed."""
+    """As `local_session`, for any master.
+
+    A cluster's workers must reach this machine, and find Hoot in this process's Python, or the one that PYSPARK_PYTHON
+    names, under the same path.
+    """
     local = master.startswith("local")
     _set_environment(work, local=local)
     log_settings = work.absolute() / "log4j2.properties"
@@ -84,9 +88,10 @@ def _written(log_settings: Path) -> Path:
 
 def _set_environment(work: Path, *, local: bool) -> None:
     os.environ["JAVA_HOME"] = str(spark_java_home(work))
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+    # Executors run the one for functions and the other for data sources.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     if local:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Workers are Python processes of their own: from a checkout they find Hoot only by the path.
     ours = str(Path(delivery.__path__[0]).resolve().parent)

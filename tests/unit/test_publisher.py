@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from delivery.errors import (
     ClockWrong,
     Fenced,
+    MessageTooLarge,
     NotOwner,
     OutOfSequence,
     ServiceStopping,
@@ -230,6 +231,19 @@ def test_what_was_stamped_behind_a_failed_batch_is_refused_and_was_not_stored() 
         assert isinstance(await outcome(first), UnknownOutcome)
         assert isinstance(await outcome(second), StorageUnavailable)
         assert scene.store.groups == [1]
+
+    play(story)
+
+
+def test_what_no_store_takes_is_known_not_to_be_stored_and_the_partition_is_opened_anew() -> None:
+    async def story(scene: Scene) -> None:
+        scene.store.fail = MessageTooLarge("no cell holds it")
+        assert isinstance(await scene.publish(b"a"), MessageTooLarge)
+        assert len(scene.ownership.troubles) == 0
+        assert len(scene.ownership) == 0
+        scene.store.fail = None
+        await eventually(lambda: scene.store.released == ["orders/0"])
+        assert isinstance(await scene.publish(b"b"), Stored)
 
     play(story)
 

@@ -71,6 +71,11 @@ def test_what_a_filter_leaves_of_a_batch_keeps_its_ids(some: list[Any]) -> None:
     assert read([open_batch(left)]) == [row for row in rows_of([whole]) if row["topic"] == "b"]
 
 
+def test_more_topics_than_a_byte_can_tell() -> None:
+    batch = batch_of([(b"x", None, f"t{number % 300}", {}) for number in range(601)], BEGIN)
+    assert [row["topic"] for row in read([batch])] == [f"t{number % 300}" for number in range(601)]
+
+
 def test_only_the_columns_that_are_asked_for_are_made() -> None:
     batch = batch_of([(b"x", None, "t", {})], BEGIN)
     assert to_arrow([batch], "q", ("value", "offset"), 0, BEGIN).schema.names == ["value", "offset"]

@@ -57,6 +57,9 @@ def test_names_of_options_are_those_of_kafkas_source_in_any_case() -> None:
         ({"queue": "q", "isolation": "serializable"}, "isolation is one of uncommitted, committed"),
         ({"queue": "q", "maxOffsetsPerTrigger": "5"}, "is for streams"),
         ({"queue": "q", "subscription": "s"}, "is for streams"),
+        ({"queue": "q", "hbasePrefix": "h"}, "hbasePrefix goes with the option hbase"),
+        ({"queue": "q", "hbase": " "}, "names no Thrift gateway"),
+        ({"queue": "q", "hbase": "gate", "isolation": "committed"}, "is the region hosts' to say"),
     ],
 )
 def test_options_that_cannot_be_are_one_error_that_names_them(given: dict[str, str], says: str) -> None:

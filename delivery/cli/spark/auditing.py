@@ -36,8 +36,11 @@ def audit(
         typer.Option("--records", metavar="DIR", show_default=False, help="What subscribers recorded: see --record."),
     ] = None,
     late: Annotated[
-        float, typer.Option("--late", parser=options.parse_span, metavar="TIME", help="Later than this is late.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            "--late", parser=options.parse_span, metavar="TIME", help="Later than this is late.", show_default="1m"
+        ),
+    ] = None,
     start: From = "earliest",
     end: To = None,
     master: Master = MASTER_DEFAULT,
@@ -51,11 +54,12 @@ def audit(
     delivered twice. With --json one object {queue, folder, messages, until, subscriptions, dry_run}.
     """
     wanted = chosen(zookeeper, queue, start, end, None, None)
-    from delivery.spark.jobs.audit.auditing import Wanted, audit as audit_queue
+    from delivery.spark.jobs.audit.auditing import LATE_SECONDS, Wanted, audit as audit_queue
 
     asked = Wanted(
-        subscriptions=tuple(subscriptions or ()), records="" if records is None else str(records), late_seconds=late
-    )
+        subscriptions=tuple(subscriptions or ()), records="" if records is None else str(records),
+        late_seconds=LATE_SECONDS if late is None else late,
+    )  # fmt: skip
     done = run(
         "audit", master, lambda session, bar: audit_queue(session, wanted, folder, asked, dry_run=dry_run, progress=bar)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from delivery.errors import HootError, from_code
+from delivery.errors import HootError, InvalidRequest, from_code
 from delivery.spark.session import session_at
 
+_MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|yarn|spark://.+|k8s://.+")
+"""Spark Connect's `sc://` is none: jobs have Spark do what only its own driver can."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -33,8 +36,12 @@ def silent(done: int, total: int) -> None:
 def session(name: str, master: str) -> Iterator[SparkSession]:
     """A session of a job, with a folder for Spark's own files that goes with it.
 
-    Raises EmbeddedError without a Java that Spark can use.
+    Raises InvalidRequest for a master that is none, EmbeddedError without a Java that Spark can use.
     """
+    if not _MASTER.fullmatch(master):
+        raise InvalidRequest(
+            f"a job runs on local[N], spark://HOST:PORT, yarn or k8s://https://HOST:PORT, not on {master[:60]!r}"
+        )
     with tempfile.TemporaryDirectory(prefix="hoot-spark-", ignore_cleanup_errors=True) as work:
         made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1)
         try:

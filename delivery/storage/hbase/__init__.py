@@ -2,7 +2,8 @@
 
 Who does what: `keys` has the names and row keys, `heads`, `records` and `layouts` the cells; `held` is what an owner
 knows of a partition, with the decisions that need nothing else; `opening` fences, recovers and seals; `partition` is
-one partition under one epoch; `group` commits; `store` puts them together behind the interface.
+one partition under one epoch; `group` commits; `store` puts them together behind the interface; `viewing` reads a
+partition that somebody else owns.
 
 The rules that everything rests on:
 

@@ -6,14 +6,18 @@ later and includes the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import Final
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
-from delivery.hbase import NoTable, Row, Tables
+from delivery.hbase import CellTooLarge, NoTable, Row, Tables
 from delivery.storage.base import Append, PartitionKey
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.partition import Partition
+
+CELL_BYTES: Final = 23
+"""What HBase adds to row, column (without its colon) and value when it counts the bytes of a cell."""
 
 
 class Share:
@@ -23,6 +27,8 @@ class Share:
         self.partition = partition
         self.stored = 0
         self.error: HootError | None = None
+        self.refused: dict[int, HootError] = {}
+        """Those that HBase will never take, by their places."""
         self.rows: list[Row] = []
         mine = list(takewhile(lambda item: item.epoch == partition.epoch, batches))
         try:
@@ -33,7 +39,9 @@ class Share:
             self.error = Fenced(f"{partition.place.key} is open under epoch {partition.epoch} here")
 
     def fail(self, error: HootError) -> None:
-        """It is not known what was put, or known that it does not count."""
+        """It is not known what was put, or known that it does not count; of what no cell holds that it was not put."""
+        if isinstance(error, CellTooLarge):
+            self.refused = dict.fromkeys(_too_large(self.rows, error.limit), error)
         self.error = self.partition.fail(error)
 
     def confirm(self, owner: bytes | None) -> None:
@@ -46,6 +54,15 @@ class Share:
         else:
             if planned_all and self.partition.broken is not None:
                 self.error = self.partition.broken
+
+
+def _too_large(rows: Iterable[Row], limit: int) -> Iterator[int]:
+    """The places of the batches with a cell above the limit for sure: a life or a tag takes some bytes more."""
+    place = -1
+    for row, cells in rows:
+        place += keys.HEAD in cells
+        if any(CELL_BYTES + len(row) + len(column) + len(value) > limit for column, value in cells.items()):
+            yield place
 
 
 def commit(
@@ -102,5 +119,5 @@ def _answers(group: Sequence[Append], shares: Mapping[PartitionKey, Share]) -> l
         if share is None:
             answers.append(StorageUnavailable(f"{item.key} is not open here"))
         else:
-            answers.append(None if number < share.stored else share.error)
+            answers.append(None if number < share.stored else share.refused.get(number, share.error))
     return answers

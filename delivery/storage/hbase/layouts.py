@@ -155,7 +155,7 @@ def _runs(heads: Sequence[Head]) -> Iterator[Sequence[Head]]:
     """The heads in runs, between which more lies than a scan passes in the time in which another one begins."""
     start = 0
     for place, (one, two) in enumerate(pairwise(heads), start=1):
-        if two.messages_before - one.messages_before - one.header.count > GAP_ROWS:
+        if two.messages_before - one.messages_before - one.header.span > GAP_ROWS:
             yield heads[start:place]
             start = place
     yield heads[start:]

@@ -181,7 +181,7 @@ class Partition:
             return held.kept.messages
         if message_id >= held.last_id:
             return held.messages
-        following = next(self.place.counting(held, message_id + 1, page=1), None)
+        following = next((head for head, _ in self.place.counting(held, message_id + 1, page=1)), None)
         return held.rank(message_id, following)
 
     def _explain(self, error: Incomplete) -> None:
@@ -216,7 +216,7 @@ class Partition:
     def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> tuple[Mark, bool]:
         """From where on batches stay, and whether HBase removes all before that by itself."""
         by_itself = True
-        for head in self.place.counting(held, held.kept.id):
+        for head, _ in self.place.counting(held, held.kept.id):
             if not _goes(head, held, settings, now_ms, until):
                 self._oldest = head
                 return Mark(head.header.base_id, head.messages_before, head.bytes_before), by_itself

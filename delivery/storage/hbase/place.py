@@ -14,6 +14,8 @@ from delivery.storage.hbase.held import Held
 
 PAGE: Final = 64
 """Heads asked for at once; some 250 bytes each on the wire."""
+Told = tuple[Head, bytes | None]
+"""A head, and the cell of its topics where that was asked for and is there."""
 TOLD_PAGE: Final = 128
 """Heads with their topics asked for at once: they are what is read of most batches then."""
 ERASE_PAGE: Final = 1000
@@ -38,14 +40,10 @@ class Place(NamedTuple):
         """
         return (head for head, _ in self._walk(from_id, until, page, [keys.HEAD]))
 
-    def counting(self, held: Held, from_id: int, page: int = PAGE) -> Iterator[Head]:
-        """The heads of what is held with a base from `from_id` on."""
-        found = self.walk(max(from_id, held.kept.id), held.last_id, page)
-        return (head for head in found if held.counts(head.header))
-
-    def telling(self, held: Held, from_id: int) -> Iterator[tuple[Head, bytes | None]]:
-        """The same with the cells of their topics, where there are some."""
-        found = self._walk(max(from_id, held.kept.id), held.last_id, TOLD_PAGE, [keys.HEAD, keys.TOPICS])
+    def counting(self, held: Held, from_id: int, *, told: bool = False, page: int | None = None) -> Iterator[Told]:
+        """The heads of what is held with a base from `from_id` on; `told`: with the cells of their topics."""
+        columns, most = ([keys.HEAD, keys.TOPICS], TOLD_PAGE) if told else ([keys.HEAD], PAGE)
+        found = self._walk(max(from_id, held.kept.id), held.last_id, page or most, columns)
         return ((head, cells.get(keys.TOPICS)) for head, cells in found if held.counts(head.header))
 
     def _walk(

@@ -12,7 +12,8 @@ five times (QualifierFilter) to twenty times (columns) as long as asking for the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from delivery.batch import Header, peek
@@ -21,7 +22,7 @@ from delivery.storage.base import Chunk
 from delivery.storage.hbase.heads import Head
 from delivery.storage.hbase.held import Held
 from delivery.storage.hbase.layouts import Incomplete, LaidOut, Part
-from delivery.storage.hbase.place import Place
+from delivery.storage.hbase.place import Place, Told
 from delivery.storage.hbase.topics import wanted_of
 
 HEADS_MAX: Final = 2000
@@ -35,35 +36,36 @@ def read(place: Place, layout: LaidOut, held: Held, first_id: int, bytes_max: in
 
     Raises Incomplete where something that counts is not there, CorruptRecord, StorageUnavailable.
     """
+    walk = partial(place.counting, held, told=refuses is not None)
+    following = _following(walk, held, first_id)
     if refuses is not None:
-        return _narrowed(place, layout, _telling(place, held, first_id), bytes_max, refuses)
-    heads = _fitting(_counting(place, held, first_id), bytes_max)
-    if not heads:
-        raise Incomplete("a batch that counts is not there")
+        return _narrowed(place, layout, following, bytes_max, refuses)
+    heads = _fitting((head for head, _ in following), bytes_max)
     batches = layout.load(place.tables, place.table, heads)
     return Chunk(b"".join(batches), tuple(head.header for head in heads))
 
 
-def _counting(place: Place, held: Held, first_id: int) -> Iterator[Head]:
-    """The heads of the batches from the one that has `first_id` on, or follows it."""
-    found = place.counting(held, min(first_id, held.last_base))
-    first = next(found, None)
-    if first is not None and _is_behind(first, held, first_id):
-        yield from place.counting(held, first.previous_base)
-    elif first is not None:
-        yield first
-        yield from found
+def _following(walk: Callable[[int], Iterator[Told]], held: Held, first_id: int) -> Iterator[Told]:
+    """The batches from the one that has `first_id` on, or follows it; `walk` gives those with a base from an id on.
 
-
-def _telling(place: Place, held: Held, first_id: int) -> Iterator[tuple[Head, bytes | None]]:
-    """The same with the cells of their topics."""
-    found = place.telling(held, min(first_id, held.last_base))
-    first = next(found, None)
-    if first is not None and _is_behind(first[0], held, first_id):
-        yield from place.telling(held, first[0].previous_base)
-    elif first is not None:
-        yield first
-        yield from found
+    Each names the one before it. Raises Incomplete where that is not there.
+    """
+    found = walk(min(first_id, held.last_base))
+    before = next(found, None)
+    if before is not None and _is_behind(before[0], held, first_id):
+        base = before[0].previous_base
+        found = walk(base)
+        before = next(found, None)
+        if before is None or before[0].header.base_id != base:
+            raise Incomplete(f"the batch of {base} is not there")
+    if before is None:
+        raise Incomplete("a batch that counts is not there")
+    yield before
+    for one in found:
+        if one[0].previous_last != before[0].header.last_id:
+            raise Incomplete(f"the batch of {one[0].previous_base} is not there")
+        yield one
+        before = one
 
 
 def _is_behind(head: Head, held: Held, first_id: int) -> bool:
@@ -117,15 +119,11 @@ class _Stretch:
         return self._selects and self.parts[0].is_known and self._wanted * SCARCE <= self._messages
 
 
-def _narrowed(
-    place: Place, layout: LaidOut, heads: Iterator[tuple[Head, bytes | None]], bytes_max: int, refuses: Refuses
-) -> Chunk:
+def _narrowed(place: Place, layout: LaidOut, heads: Iterator[Told], bytes_max: int, refuses: Refuses) -> Chunk:
     stretch = _Stretch(selects=layout.selects, bytes_max=bytes_max)
     for head, cell in heads:
         if not stretch.take(Part(head, None if cell is None else wanted_of(head.header, cell, refuses))):
             break
-    if not stretch.seen:
-        raise Incomplete("a batch that counts is not there")
     parts, covered = stretch.parts, stretch.covered
     if not parts:
         return Chunk(b"", (), covered)

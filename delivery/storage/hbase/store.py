@@ -45,6 +45,8 @@ class HBaseStore(OpenedPartitions[Partition]):
         self._name = secrets.token_hex(8)
         self._known: set[str] = set()
         """Tables that were found to be ours."""
+        self._seen: set[str] = set()
+        """The same, with those that are not there any more."""
         self._unsure: dict[PartitionKey, int] = {}
         """Epochs under which something was written that may still arrive: they are never opened again."""
 
@@ -76,6 +78,7 @@ class HBaseStore(OpenedPartitions[Partition]):
                 self._partitions.pop(key, None)
         table = keys.table_name(self._prefix, queue, generation)
         self._known.discard(table)
+        self._seen.discard(table)
         self._tables.drop(table)
 
     def close(self) -> None:
@@ -95,7 +98,7 @@ class HBaseStore(OpenedPartitions[Partition]):
             partition = Partition(place, owner, recover(place, owner))
         except NoTable:
             self._known.discard(table)
-            raise
+            raise _gone(table) from None
         except StorageUnavailable:
             self._unsure[key] = epoch
             raise
@@ -105,12 +108,17 @@ class HBaseStore(OpenedPartitions[Partition]):
         return partition
 
     def _ensure(self, table: str, partitions: int) -> None:
-        """See that the table is there and is one of ours. Raises LayoutMismatch, StorageUnavailable."""
+        """See that the table is there and is one of ours. Raises LayoutMismatch, StorageUnavailable.
+
+        NoTable for one that was there: it is not made anew, as if it had been empty.
+        """
         if table in self._known:
             return
         try:
             families = self._tables.families(table)
         except NoTable:
+            if table in self._seen:
+                raise _gone(table) from None
             if self._admin is None:
                 self._tables.create(table, keys.FAMILIES)
             else:
@@ -124,6 +132,7 @@ class HBaseStore(OpenedPartitions[Partition]):
                          " alter '%s', {NAME => FAMILY, TTL => 'FOREVER'} for %s", table, min(lives), table,
                          " and ".join(sorted(families)))  # fmt: skip
         self._known.add(table)
+        self._seen.add(table)
 
     def _leave(self, key: PartitionKey) -> None:
         partition = self._partitions.pop(key, None)
@@ -132,3 +141,7 @@ class HBaseStore(OpenedPartitions[Partition]):
         partition.close()
         if isinstance(partition.broken, StorageUnavailable):
             self._unsure[key] = partition.epoch
+
+
+def _gone(table: str) -> NoTable:
+    return NoTable(f"the table {table} of HBase is gone, and what was in it: restore it, or delete the queue")

@@ -66,6 +66,10 @@ def test_messages_are_delivered_scanned_and_readable_in_the_table(
             (first.id, "drinks", b"tea", b"k", b"1"), (second.id, "food", b"bread", None, None),
             (third.id, "", b"", None, None), (fourth.id, "drinks", b"milk", None, None),
         }  # fmt: skip
+        with queue.scanner(topics=["dr*"]) as scanner:
+            assert [(m.id, m.topic, m.body, m.key) for m in scanner] == [
+                (first.id, "drinks", b"tea", b"k"), (fourth.id, "drinks", b"milk", None),
+            ]  # fmt: skip
         with closing(Tables(parse_gateways(hbase_gateways))) as tables:
             (table,) = [name for name in tables.names() if name.startswith(f"{prefix}.")]
             assert table.endswith(".orders")

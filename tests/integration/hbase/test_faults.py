@@ -154,6 +154,16 @@ def regions(stage: Stage) -> None:
     stage.hbase.scatter(table, keys.from_id(1, stage.publishing.stored[1][-1]))
 
 
+def pause(stage: Stage) -> None:
+    """All of HBase stands still, for less than its sessions last, and goes on."""
+    programs = stage.hbase.processes.values()
+    for program in programs:
+        program.signal(signal.SIGSTOP)
+    stand_still(3)
+    for program in programs:
+        program.signal(signal.SIGCONT)
+
+
 def everything(stage: Stage, seconds: float = 25.0) -> None:
     """All of HBase stands still, for longer than a call may take and its sessions last, and has to be started anew."""
     programs = stage.hbase.processes.values()
@@ -177,7 +187,7 @@ def zookeeper_of_hbase(stage: Stage) -> None:
 
 
 def test_one_thing_after_the_other_happens_to_hbase_and_nothing_is_lost(stage: Stage) -> None:
-    for happens in (zookeeper_of_hbase, everything, region_server, gateway, regions):
+    for happens in (zookeeper_of_hbase, pause, everything, region_server, gateway, regions):
         happens(stage)
         stage.goes_on()
 

@@ -138,6 +138,28 @@ def test_a_connection_that_broke_is_made_anew(hbase_gateways: str, tables: Table
     assert tables.get(table, b"r", [F]) == {F: b"1"}
 
 
+def test_a_scanner_that_the_gateway_has_forgotten_is_opened_anew(
+    tables: Tables, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease was over, as after a long pause: no row is missing, and none comes twice."""
+    rows = [(b"%02d" % n, {F: b"%d" % n}) for n in range(25)]
+    tables.put(table, rows)
+    forgotten: list[int] = []
+    (connection, _, _), *_ = tables._pool._idle
+    scanned = connection.client.scannerGetList
+
+    def forget(number: int, count: int) -> object:
+        found = scanned(number, count)
+        if not forgotten:
+            connection.client.scannerClose(number)
+            forgotten.append(number)
+        return found
+
+    monkeypatch.setattr(connection.client, "scannerGetList", forget, raising=False)
+    assert tables.scan(table, b"", b"\xff", [F], rows_at_once=7) == rows
+    assert forgotten
+
+
 def test_hosts_that_make_a_table_at_the_same_moment_can_all_use_it(tables: Tables) -> None:
     name = f"t{secrets.token_hex(6)}"
 

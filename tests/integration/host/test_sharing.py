@@ -84,12 +84,12 @@ def told_while_delivering(three: Several, story: Story, duplicates: int) -> Watc
     """Publish and deliver all the time while the story happens: nothing is lost, the order holds."""
     with Watcher(three.zookeeper, "orders") as watcher:
         with Steady(three.zookeeper, "orders", PARTITIONS) as steady:
-            eventually(lambda: len(watcher.ids()) == PARTITIONS, "all partitions deliver", 20)
+            eventually(lambda: len(watcher.ids()) == PARTITIONS, "all partitions deliver")
             told = len(watcher.events)
             story(three, watcher)
             NEVER.wait(0.3)
         published = by_partition(steady.stored)
-        eventually(lambda: watcher.distinct() >= len(steady.stored), "everything at the callback", 30)
+        eventually(lambda: watcher.distinct() >= len(steady.stored), "everything at the callback", 60)
         repeated = check_delivered(published, watcher.ids())
         print(f"{repeated} of {len(steady.stored)} messages came twice")
         assert repeated <= duplicates
@@ -113,7 +113,7 @@ def test_a_killed_hosts_partitions_are_taken_over_by_all_others_at_once(three: S
         assert moved
         three.processes[1].kill()
         since = time.monotonic()
-        eventually(lambda: three.counts("orders")[1] == 0, "the others own what it had", 10)
+        eventually(lambda: three.counts("orders")[1] == 0, "the others own what it had")
         print(f"{len(moved)} partitions have new owners after {time.monotonic() - since:.3f} s")
         print_pauses(watcher, moved, since, 1.0)
 
@@ -133,7 +133,7 @@ def test_partitions_are_moved_while_they_are_in_use(three: Several) -> None:
             NEVER.wait(0.5)
             pause = watcher.longest_pause(partition, since)
             print(f"moved in {took:.3f} s, deliveries paused {pause:.3f} s")
-            assert pause < 2.0, "some hundred milliseconds on a busy machine"
+            assert pause < 10, "some hundred milliseconds; nobody waits for a call to time out"
 
     told_while_delivering(three, story, duplicates=3 * WINDOW)
 
@@ -178,7 +178,7 @@ def test_a_drained_host_gives_everything_away_and_takes_nothing(three: Several) 
         with three.connect(2) as drained:
             left = drained.call("drainHost", True)
             assert left == three.counts("orders")[2] or left > 0
-            eventually(lambda: drained.call("drainHost", True) == 0, "it has nothing left", 20)
+            eventually(lambda: drained.call("drainHost", True) == 0, "it has nothing left")
         print(f"drained in {time.monotonic() - since:.3f} s")
         assert three.counts("orders")[2] == 0
         print_pauses(watcher, range(PARTITIONS), since)

@@ -178,15 +178,15 @@ def test_bodies_may_be_compressed(topics: Topics, topic: str) -> None:
 
 
 def test_a_ttl_is_judged_when_a_poll_begins_and_may_change_both_ways(topics: Topics) -> None:
-    topics.create("t", b'{"ttl": 1}')
+    topics.create("t", b'{"ttl": 4}')
     topics.publish("t", b"old")
-    NEVER.wait(1.1)
+    NEVER.wait(4.1)
     topics.publish("t", b"young")
     assert topics.bodies("t") == topics.bodies("t", 0) == [b"young"]
     topics.call("PUT", "/t/properties", b'{"ttl": 1000}')
     first, second = topics.poll("t")
     assert (first.payload, second.payload) == (b"old", b"young")
-    topics.call("PUT", "/t/properties", b'{"ttl": 1}')
+    topics.call("PUT", "/t/properties", b'{"ttl": 4}')
     assert topics.bodies("t", first.id, inclusive=False) == [b"young"]
 
 

@@ -109,7 +109,7 @@ def test_a_killed_subscriber_is_replaced_at_once_long_before_its_session_ends(
         subscribed(subscriber)
         began = time.monotonic()
         with subscriber:
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             assert attached(queue) != before
 
 

@@ -60,9 +60,10 @@ def test_a_poison_message_holds_its_key_through_the_deaths_of_subscriber_and_hos
         eventually(lambda: subscriber.distinct() == everything, "all but what waits for the poison", 60)
         waiting = tuple(published[3][10:])
         eventually(lambda: parked(running, "orders") == {b"3": waiting}, "it is parked durably")
+        last = published[KEYS - 1][-1]
+        eventually(lambda: state(running, "orders").position == last, "all that is not parked is acknowledged")
         told = judged(client, "orders", "recorder", "key_parked").observation
         assert (told.parked, told.parked_keys, told.lag) == (len(waiting), 1, 0)
-        assert state(running, "orders").position == published[KEYS - 1][-1]
 
         subscriber.start(poison=poison)  # killed, and another one in its place
         more = publish(client, "orders", 5)

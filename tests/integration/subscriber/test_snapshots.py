@@ -9,6 +9,8 @@ import pytest
 
 from delivery import NewMessage, connect
 from delivery.embedded import EmbeddedZooKeeper
+from delivery.metastore.catalog import open_catalog
+from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine, RecordingSubscriber, hosted
@@ -20,6 +22,11 @@ pytestmark = pytest.mark.integration
 def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
     with hosted(zookeeper, tmp_path) as started:
         yield started
+
+
+def position(running: Engine) -> int:
+    with ZooKeeperClient(running.address) as zookeeper:
+        return open_catalog(zookeeper).states("orders", "recorder")[0].position
 
 
 def test_a_key_that_was_parked_comes_again_from_where_it_was_parked_and_no_other_key_does(
@@ -37,6 +44,7 @@ def test_a_key_that_was_parked_comes_again_from_where_it_was_parked_and_no_other
             subscriber.start(poison=ids[4])
             eventually(lambda: subscriber.distinct() == 12 - len(waiting), "all but what is parked", 60)
             eventually(lambda: [one.ids for _, one in client.parked("orders", "recorder")] == [waiting], "parked")
+            eventually(lambda: position(running) == ids[-1], "the others are acknowledged, and that is saved")
             [saved] = client.create_snapshot("orders", "recorder", "poisoned").positions.values()
             assert (saved.position, [one.ids for one in saved.parked]) == (ids[-1], [waiting])
 

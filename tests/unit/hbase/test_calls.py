@@ -14,7 +14,7 @@ from happybase.connection import Connection
 from thriftpy2.thrift import TApplicationException, TException
 
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
-from delivery.hbase import Admin, NoTable, Tables
+from delivery.hbase import Admin, CellTooLarge, NoTable, Tables
 from delivery.hbase.errors import Denied, Lost, Passing, TableExists, Unreached, refusal
 from delivery.hbase.tables import PUTS_AT_ONCE, REQUEST_BYTES
 
@@ -115,7 +115,8 @@ def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPat
         (AlreadyExists(b"table name already in use"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.TableExistsException: t"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), Denied),
-        (_Said(b"...DoNotRetryIOException: Cell[r] with size 11 exceeds limit of 10 bytes"), InvalidRequest),
+        (_Said(b"...DoNotRetryIOException: Cell[r] with size 11 exceeds limit of 10 bytes"), CellTooLarge),
+        (_Said(b"RetriesExhaustedWithDetailsException: Failed 2 actions: AccessDeniedException: 2 times"), Denied),
         (_Said(b"\xff"), StorageUnavailable),
     ],
 )

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from delivery.batch import Header, encode, open_batch, peek, stamp
+from delivery.batch.select import Refuses
 from delivery.errors import CorruptRecord, InvalidRequest, LayoutMismatch
 from delivery.ids import first_id_at
 from delivery.model import Layout, QueueSettings, encode_headers
@@ -154,6 +155,28 @@ def test_damage_is_told_and_the_other_partitions_go_on(damage: str) -> None:
     with pytest.raises(CorruptRecord):
         store.read(KEY, 0, 1 << 20)
     assert bodies_of(store, OTHER) == [b"fine"]
+
+
+@pytest.mark.parametrize("layout", ["rows", "batches"])
+@pytest.mark.parametrize("refuses", [None, lambda *_: False])
+@pytest.mark.parametrize("gone", [10, 20, 30])
+def test_a_batch_that_is_gone_is_told_wherever_reading_begins(
+    layout: Layout, refuses: Refuses | None, gone: int
+) -> None:
+    """Each batch names the one before it: what somebody deleted is not passed over as if it had never been."""
+    data: Data = {}
+    store = opened(data, 1, layout)
+    store_all(store, [batch(first, [b"a", b"b"]) for first in (10, 20, 30)])
+    for number in (gone, gone + 1):
+        data[TABLE].pop(row(0, number, 1), None)
+    for begun in (gone - 10, gone - 1, gone):
+        with pytest.raises(CorruptRecord, match="not there"):
+            _read_out(store, begun, refuses)
+
+
+def _read_out(store: HBaseStore, after: int, refuses: Refuses | None) -> None:
+    while (chunk := store.read(KEY, after, 1 << 20, refuses)) is not None:
+        after = chunk.last_id
 
 
 @pytest.mark.parametrize("cell", [b"batch:owner", b"batch:checkpoint"])
