@@ -103,6 +103,7 @@ cuts = st.lists(st.integers(0, 2000), max_size=8)
 
 
 @given(st.lists(requests, min_size=1, max_size=3), cuts)
+@example([b"GET / HTTP/1.1\r\nHost:\t h \t\r\na:\r\n\r\n"], [])
 def test_requests_are_read_as_h11_reads_them_however_they_come(asked: list[bytes], places: list[int]) -> None:
     pieces = cut(b"".join(asked), places)
     found, wrong = by_wire(pieces)
