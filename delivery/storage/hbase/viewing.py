@@ -7,6 +7,7 @@ before it erases a row, so whoever finds it where it was has missed nothing in w
 
 from __future__ import annotations
 
+from delivery.errors import CorruptRecord, Fenced
 from delivery.storage.base import Chunk
 from delivery.storage.hbase import keys, records
 from delivery.storage.hbase.held import follow
@@ -29,7 +30,14 @@ class View:
 
         None where there are none in the table, or not all any more. Raises StorageUnavailable, Fenced, CorruptRecord.
         """
-        chunk = None if self._partition is None else self._partition.read(after, bytes_max)
+        if self._partition is None:
+            return None
+        try:
+            chunk = self._partition.read(after, bytes_max)
+        except (CorruptRecord, Fenced):
+            if after + 1 < self._first_kept():
+                return None
+            raise
         return None if chunk is None or after + 1 < self._first_kept() else chunk
 
     def _first_kept(self) -> int:
