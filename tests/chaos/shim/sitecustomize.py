@@ -73,10 +73,12 @@ def _set_trap(path: str) -> None:
             os.unlink(path)
             os.kill(os.getpid(), signal.SIGKILL if action == "exit" else signal.SIGSTOP)
 
-    def pwritev(fd: int, *rest: Any, write: Callable[..., int] = os.pwritev) -> int:
+    def pwritev(fd: int, parts: Any, offset: int, flags: int = 0, write: Callable[..., int] = os.pwritev) -> int:
         sprung("before-write")
-        written = write(fd, *rest)
+        written = write(fd, parts, offset)  # what writes and flushes at once can be caught between the two as well
         sprung("after-write")
+        if flags & os.RWF_DSYNC:
+            os.fdatasync(fd)
         return written
 
     def fdatasync(fd: int, sync: Callable[[int], None] = os.fdatasync) -> None:
