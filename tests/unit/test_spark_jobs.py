@@ -107,6 +107,15 @@ def test_the_pieces_of_a_paced_write_depend_on_the_rows_alone(sizes: list[int], 
             InvalidRequest, "as base64",
         ),
         (AnalysisException("[UNRESOLVED] no x\nin line 1\n== SQL =="), InvalidRequest, "[UNRESOLVED] no x"),
+        (
+            Py4JError(
+                "org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker:\n"
+                'Traceback (most recent call last):\n  File "worker.py", line 9\n    rows()\nKeyError: 1\n\n'
+                "During handling of the above exception, another exception occurred:\n\n"
+                'Traceback (most recent call last):\n  File "worker.py", line 12\nMemoryError: 9 GB are not there\n'
+            ),
+            JobFailed, "MemoryError: 9 GB are not there",
+        ),
         (Py4JError("the cluster is gone\n\tat x"), JobFailed, "the cluster is gone"),
     ],
 )  # fmt: skip

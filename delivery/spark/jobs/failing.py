@@ -16,6 +16,8 @@ from delivery.spark.jobs.running import JobFailed
 
 _OURS: Final = re.compile(r"^(?:\w+(?:\.\w+)*: )*(?:delivery|subscriber)\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 """The last line of a Python traceback of a task or of the planning."""
+_TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
+"""Of any Python, with what it raised in the end."""
 _LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark logs what it raises, as JSON with the stack traces of both languages, by handlers of their own."""
 _CONDITIONS: Final = {
@@ -49,5 +51,6 @@ def plainly(error: BaseException) -> HootError:
     if ours:
         kind, said = ours[-1]
         return InvalidRequest(said) if kind == "InvalidRequest" else JobFailed(f"{kind}: {said}")
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    lines = _TRACEBACK.findall(text)[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else type(error).__name__
     return InvalidRequest(first) if isinstance(error, AnalysisException) else JobFailed(first[:500])
