@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import threading
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,11 +104,14 @@ class Subscribing(NamedTuple):
         recording = contextlib.nullcontext() if self.record is None else Recorder(self.record, name)
         if isinstance(recording, Recorder):
             subscription.batch_listener(recording)
-        with recording, on_sigterm(listener.done.set), subscriber:
+        told: list[bool] = []  # `done.set` in a signal handler would wait for ever for a lock of this thread's own wait
+        with recording, on_sigterm(partial(told.append, True)), subscriber:
             try:
-                while not listener.done.wait(_LOOK_SECONDS) and subscription.error is None:
+                while not told and not listener.done.wait(_LOOK_SECONDS) and subscription.error is None:
                     pass
             finally:
+                if told:
+                    listener.done.set()
                 if self.name is None and subscription.error is None:
                     subscriber.unsubscribe(self.queue)
         if isinstance(listener.failure, BrokenPipeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 import time
 
@@ -48,11 +47,11 @@ class Listening:
         self._subscriber: Subscriber | None = None
         self._count = 0
 
-    def stop(self, *_: object) -> None:
-        """The signal handler: `run` returns when the callback under way has been answered."""
+    def stop(self) -> None:
+        """At SIGTERM: `run` returns when the callback under way has been answered."""
         self._stop.set()
         if self._subscriber is not None and not self._orders.churn:
-            threading.Thread(target=self._subscriber.stop).start()
+            self._subscriber.stop()
 
     def run(self) -> None:
         self._history.note("begin")
@@ -108,7 +107,7 @@ class Listening:
 
 def main() -> None:
     listening = Listening(role.given(Orders))
-    signal.signal(signal.SIGTERM, listening.stop)
+    role.on_sigterm(listening.stop)
     listening.run()
 
 

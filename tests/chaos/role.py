@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TypeVar
 
 import msgspec
@@ -34,8 +36,20 @@ def given(kind: type[T]) -> T:
 def told_to_stop() -> threading.Event:
     """Set by SIGTERM."""
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    on_sigterm(stop.set)
     return stop
+
+
+def on_sigterm(action: Callable[[], object]) -> None:
+    """Do it once, in a thread: a signal finds the main one anywhere, also where it holds the lock of an event."""
+    told = SimpleQueue[None]()  # signal handlers may put something in
+
+    def work() -> None:
+        told.get()
+        action()
+
+    threading.Thread(target=work, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: told.put(None))
 
 
 def connected(zookeeper: str, stop: threading.Event) -> Client | None:
