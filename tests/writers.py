@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from delivery.api.transactions import UNKNOWN
 from delivery.api.writers import Writers
 from delivery.errors import HootError
+from delivery.transactions.errors import NoSuchWriter, TransactionFinished, TransactionInvalid
+
+STANDINGS: Final[tuple[tuple[str | None, type[HootError] | None, type[HootError] | None], ...]] = (
+    ("in_progress", None, None),
+    ("committed", TransactionFinished, TransactionFinished),
+    ("aborted", TransactionFinished, None),
+    ("invalid", TransactionInvalid, None),
+    (None, NoSuchWriter, NoSuchWriter),
+)
+"""How a transaction may stand, what its writing is refused with then, and what taking it back."""
 
 
 class Manager:

@@ -26,13 +26,11 @@ from delivery.metastore.records import QueueRecord, TopicRecord
 from delivery.transactions.errors import (
     NoSuchWriter,
     TransactionExpired,
-    TransactionFinished,
-    TransactionInvalid,
 )
 from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
-from tests.writers import refusal, writers
+from tests.writers import STANDINGS, refusal, writers
 
 TOPIC = Topic("ns", "t")
 NOW = 1_700_000_000_000
@@ -155,16 +153,7 @@ def test_a_transaction_that_is_too_old_publishes_and_stores_nothing(bodies: tupl
     tell(story)
 
 
-@pytest.mark.parametrize(
-    ("standing", "refused", "undoing"),
-    [
-        ("in_progress", None, None),
-        ("committed", TransactionFinished, TransactionFinished),
-        ("aborted", TransactionFinished, None),
-        ("invalid", TransactionInvalid, None),
-        (None, NoSuchWriter, NoSuchWriter),
-    ],
-)
+@pytest.mark.parametrize(("standing", "refused", "undoing"), STANDINGS)
 def test_only_a_transaction_in_progress_writes_and_only_what_is_not_committed_is_taken_back(
     standing: str | None, refused: type[HootError] | None, undoing: type[HootError] | None
 ) -> None:

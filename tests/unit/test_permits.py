@@ -23,11 +23,11 @@ from delivery.model import encode_headers
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.publish.permits import Permit
 from delivery.rpc.protocol import load_idl
-from delivery.transactions.errors import NoSuchWriter, TransactionFinished, TransactionInvalid
+from delivery.transactions.errors import TransactionFinished
 from delivery.transactions.pointers import first_run
 from delivery.wall import ms
 from tests.hosting import Scene, batch, bodies_in, outcome, play
-from tests.writers import refusal, writers
+from tests.writers import STANDINGS, refusal, writers
 
 OWN = first_run(0, ms())
 
@@ -57,16 +57,7 @@ async def roll_back(scene: Scene, known: Writers, pointer: int) -> None:
     await calls.call("rollBack", "orders", 0, pointer)
 
 
-@pytest.mark.parametrize(
-    ("standing", "refused", "undoing"),
-    [
-        ("in_progress", None, None),
-        ("committed", TransactionFinished, TransactionFinished),
-        ("aborted", TransactionFinished, None),
-        ("invalid", TransactionInvalid, None),
-        (None, NoSuchWriter, NoSuchWriter),
-    ],
-)
+@pytest.mark.parametrize(("standing", "refused", "undoing"), STANDINGS)
 def test_over_thrift_too_only_a_transaction_in_progress_writes(
     standing: str | None, refused: type[HootError] | None, undoing: type[HootError] | None
 ) -> None:
