@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from delivery.api.rest.ledgers import Ledgers
-from delivery.batch import Header, select, without_asides
+from delivery.batch import Header, select_each, without_asides
 from delivery.batch.layout import BATCH_BYTES_MAX, HEADERS
 from delivery.batch.select import Refuses, Wanted
 from delivery.cluster.ownership import Ownership
@@ -165,13 +165,7 @@ def _filtered(chunk: Chunk, headers: Sequence[Header], wanted: Wanted | None, *,
     if wanted is None:
         data = chunk.data if len(headers) == len(chunk.headers) else chunk.data[: sum(h.length for h in headers)]
         return data if asides else without_asides(data, headers)[0]
-    kept, at = [], 0
-    for header in headers:
-        part = select(header, chunk.data, wanted, at)
-        at += header.length
-        if part is not None:
-            kept.append(part)
-    return b"".join(kept)
+    return select_each(chunk.data, headers, wanted)
 
 
 async def _more(owned: OwnedPartition, after: int, deadline: float) -> bool:

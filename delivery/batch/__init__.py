@@ -10,7 +10,7 @@ from delivery.batch.decode import Batch, open_batch
 from delivery.batch.encode import Row, encode
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header, headers_in, peek, stamp
 from delivery.batch.rows import Rows
-from delivery.batch.select import is_aside, select, without_asides
+from delivery.batch.select import is_aside, select, select_each, without_asides
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -26,6 +26,7 @@ __all__ = [
     "open_batch",
     "peek",
     "select",
+    "select_each",
     "stamp",
     "without_asides",
 ]

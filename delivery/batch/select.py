@@ -71,6 +71,16 @@ def select(header: Header, data: bytes, wanted: Wanted, at: int = 0) -> bytes | 
     return data if len(data) == header.length else data[at : at + header.length]
 
 
+def select_each(data: bytes, headers: Sequence[Header], wanted: Wanted) -> bytes:
+    """`select` of the batches of a string, each with its header."""
+    kept, at = [], 0
+    for header in headers:
+        if (part := select(header, data, wanted, at)) is not None:
+            kept.append(part)
+        at += header.length
+    return b"".join(kept)
+
+
 def topics_in(dictionary: bytes) -> list[str]:
     """The topics of a dictionary."""
     found, at = [], 0

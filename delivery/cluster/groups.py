@@ -7,23 +7,12 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from delivery.batch import Header, is_aside
-from delivery.batch.layout import HEADERS
 from delivery.batch.select import Refuses
 from delivery.messaging.groups import Group, as_messages, group_of, holds_no_bodies, is_marker
 from delivery.storage.base import Chunk
 
 Read = Callable[[int, int, Refuses], Awaitable[Chunk | None]]
 """Reads what is stored: (after, bytes_max, what is refused)."""
-
-
-def has_markers(chunk: Chunk) -> bool:
-    """Whether something of a chunk stands for messages elsewhere."""
-    at = 0
-    for header in chunk.headers:
-        if header.flags & HEADERS and is_marker(header, chunk.data, at):  # a marker has its pointer there
-            return True
-        at += header.length
-    return False
 
 
 async def unfolded(chunk: Chunk, after: int, bytes_max: int, read: Read) -> Chunk:

@@ -13,12 +13,12 @@ from delivery import hop
 from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.cluster.feed import PartitionFeed
-from delivery.cluster.groups import has_markers, unfolded
+from delivery.cluster.groups import unfolded
 from delivery.cluster.load import Traffic
 from delivery.cluster.use import Use
 from delivery.errors import again
 from delivery.ids import IdClock
-from delivery.messaging.groups import but_markers
+from delivery.messaging.groups import but_markers, has_markers
 from delivery.model import QueueSettings
 from delivery.storage.base import Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.locating import locate
@@ -136,7 +136,7 @@ class OwnedPartition:
         """What readers see: as `read_stored`, with the messages of a group in place of the marker that shows them."""
         told = None if refuses is None else but_markers(refuses)
         chunk = await self._reader.read(self, after, bytes_max, told)
-        if chunk is None or not has_markers(chunk):
+        if chunk is None or not has_markers(chunk.data, chunk.headers):
             return chunk
         return await unfolded(chunk, after, bytes_max, self.read_stored)
 
@@ -147,7 +147,7 @@ class OwnedPartition:
     def newest(self, after: int, bytes_max: int) -> Chunk | None:
         """What `read` would give, if that is in memory and takes no waiting."""
         chunk = self._reader.newest(self, after, bytes_max)
-        return None if chunk is None or has_markers(chunk) else chunk
+        return None if chunk is None or has_markers(chunk.data, chunk.headers) else chunk
 
     def has_news(self, after: int) -> bool:
         """Whether there is something above `after`, or the partition is lost, which `read` would raise."""

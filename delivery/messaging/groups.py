@@ -71,6 +71,16 @@ def is_marker(header: Header, data: bytes, at: int = 0) -> bool:
     return data.startswith(_MARKER, at + HEADER_BYTES) and header.topic_count == 1
 
 
+def has_markers(data: bytes, headers: Sequence[Header]) -> bool:
+    """Whether one of the batches of a string, each with its header, stands for messages elsewhere."""
+    at = 0
+    for header in headers:
+        if is_marker(header, data, at):
+            return True
+        at += header.length
+    return False
+
+
 def but_markers(refuses: Refuses) -> Refuses:
     """What refuses the same, but for markers: these may stand for what is wanted."""
     return lambda header, dictionary: dictionary != _MARKER and refuses(header, dictionary)

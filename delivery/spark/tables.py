@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from delivery.batch import select, without_asides
+from delivery.batch import select_each, without_asides
 from delivery.errors import ConfigError, HootError, InvalidRequest
 from delivery.filters import Filter, filter_of
+from delivery.messaging.groups import has_markers
 from delivery.metastore.records import QueueRecord
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Span
@@ -54,7 +55,7 @@ def check_tables(options: ReadOptions, queues: Iterable[QueueRecord]) -> None:
 
 
 def pieces(tables: Tables, options: ReadOptions, generation: str, span: Span, bytes_max: int) -> Iterator[Piece]:
-    """The span from its begin on, as far as the table has it without a hole."""
+    """The span from its begin on, as far as the table has it without a hole, and no marker stands for others of it."""
     from delivery.storage.hbase import keys
     from delivery.storage.hbase.place import Place
     from delivery.storage.hbase.viewing import View
@@ -65,6 +66,8 @@ def pieces(tables: Tables, options: ReadOptions, generation: str, span: Span, by
     try:
         view = View(place, span.until)
         while after < span.until and (chunk := view.read(after, bytes_max)) is not None:
+            if has_markers(chunk.data, chunk.headers):
+                return
             yield _wanted(chunk, wanted), chunk.last_id
             after = chunk.last_id
     except HootError as error:
@@ -74,8 +77,4 @@ def pieces(tables: Tables, options: ReadOptions, generation: str, span: Span, by
 def _wanted(chunk: Chunk, wanted: Filter | None) -> bytes:
     if wanted is None:
         return without_asides(chunk.data, chunk.headers)[0]
-    kept, at = [], 0
-    for header in chunk.headers:
-        kept.append(select(header, chunk.data[at : at + header.length], wanted))
-        at += header.length
-    return b"".join(filter(None, kept))
+    return select_each(chunk.data, chunk.headers, wanted)

@@ -8,6 +8,7 @@ import pytest
 
 from delivery.hbase import Cells
 from delivery.ids import first_id_at
+from delivery.messaging.marks import MARKER
 from delivery.model import Layout, QueueSettings
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Span
@@ -121,6 +122,15 @@ def test_a_task_gets_what_a_host_would_send(site: Site) -> None:
     assert sent(site, options()) == [(mine.batch + other.batch, 30)]
     assert sent(site, options(topics=("b",))) == [(other.batch, 30)]
     assert sent(site, options(topics=("none",))) == [(b"", 30)]
+
+
+def test_what_stands_for_messages_elsewhere_is_read_through_a_host(site: Site) -> None:
+    """A host puts the bodies that were stored before in a marker's place."""
+    first = batch(10, topic="a")
+    store_all(site.owner, [first, batch(20, topic=MARKER), batch(30, topic="a")])
+    asked = Span("orders", KEY.partition, 0, 30)
+    assert list(pieces(FakeTables(site.data), options(), "g1", asked, 1)) == [(first.batch, 10)]
+    assert sent(site, options()) == []
 
 
 def test_where_a_table_cannot_be_read_nothing_is_sent_and_nothing_raised(site: Site) -> None:
