@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -31,8 +32,14 @@ class PublishedMessage(msgspec.Struct, frozen=True):
     durability: Durability
 
 
+_NO_ROWS: Final = Rows()
+
+
 class Batch:
-    """Messages of one partition on their way, and later what became of them. `rows` is emptied when settled."""
+    """Messages of one partition on their way, and later what became of them; `rows` are let go when it is settled.
+
+    Who keeps receipts keeps one object of these for each batch, and no other that the garbage collector would walk.
+    """
 
     __slots__ = ("_callbacks", "_event", "base_id", "begun", "count", "deadline", "due", "durability", "error",
                  "partition", "pointer", "rows", "settled", "size")  # fmt: skip
@@ -54,7 +61,7 @@ class Batch:
         self.error: HootError | None = None
         self.settled = False
         self._event: threading.Event | None = None
-        self._callbacks: list[tuple[Callable[[Receipt], object], Receipt]] = []
+        self._callbacks: list[tuple[Callable[[Receipt], object], Receipt]] | None = None
 
     def stored(self, base_id: int, durability: Durability) -> None:
         """All its messages are stored, with ids from `base_id`."""
@@ -79,6 +86,7 @@ class Batch:
         with _settling:
             if self.settled:
                 return False
+            self._callbacks = self._callbacks or []
             self._callbacks.append((callback, receipt))
             return True
 
@@ -86,13 +94,13 @@ class Batch:
         assert not self.settled, "a batch has one outcome"
         with _settling:
             self.count = len(self.rows)
-            self.rows = Rows()
+            self.rows = _NO_ROWS
             self.settled = True
-            callbacks, self._callbacks = self._callbacks, []
-            event = self._event
+            callbacks, self._callbacks = self._callbacks, None
+            event, self._event = self._event, None
         if event is not None:
             event.set()
-        for callback, receipt in callbacks:
+        for callback, receipt in callbacks or ():
             _call(callback, receipt)
 
 
