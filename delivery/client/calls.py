@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from delivery.client.hosts import Owners, Route, retried
@@ -14,6 +15,10 @@ CALL_SECONDS = 30.0
 """How long a call is tried, unless its caller says otherwise."""
 ATTEMPT_SECONDS = 10.0
 """How long one host may take to answer before another look at who owns the partition."""
+
+
+Call = Callable[..., Any]
+"""As `Calls.call`."""
 
 
 class Calls:
@@ -40,3 +45,13 @@ class Calls:
     def ask(self, host: HostRecord, method: str, *args: object, timeout: float) -> Any:  # noqa: ANN401 - as above
         """What one host answers, once; raises what comes of it."""
         return self._pool.call(host.address, host.port, method, *args, deadline=timeout)
+
+
+def partition_info(call: Call, queue: str, partition: int, **options: float) -> Any:  # noqa: ANN401 - as above
+    """What a partition holds, by its owner: a PartitionInfo of the IDL. Raises as `call`, and takes its options."""
+    return call(queue, partition, "partitionInfo", queue, partition, **options)
+
+
+def count_messages(call: Call, queue: str, partition: int, after: int, until: int, **options: float) -> int:
+    """How many messages of a partition have an id above `after` and, unless it is 0, up to `until`. As above."""
+    return int(call(queue, partition, "countMessages", queue, partition, after, until, **options))

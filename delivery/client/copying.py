@@ -22,7 +22,7 @@ import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.batch.layout import HEADERS
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, count_messages, partition_info
 from delivery.client.moving import SubscriptionCopies
 from delivery.errors import (
     CorruptRecord,
@@ -90,7 +90,7 @@ class QueueCopy:
         for partition in range(self.source.settings.partitions):
             info = self._info(self._source, self.source, partition)
             after = 0 if self.target is None else self._info(self._target, self.target, partition).lastId
-            found = self._ask(self._source, self.source, partition, "countMessages", after, info.lastId)
+            found = count_messages(self._source.calls.call, self.source.name, partition, after, info.lastId)
             messages += found
             size += info.bytes * found // max(1, info.messages)
         return messages, size
@@ -192,7 +192,9 @@ class QueueCopy:
         deadline = time.monotonic() + STUCK_SECONDS
         while data:
             try:
-                self._ask(self._target, target, partition, "importBatches", last, data, target.generation)
+                self._target.calls.call(
+                    target.name, partition, "importBatches", target.name, partition, last, data, target.generation
+                )
             except OutOfPlace:
                 if time.monotonic() > deadline:
                     raise
@@ -245,8 +247,4 @@ class QueueCopy:
 
     @staticmethod
     def _info(side: Side, queue: QueueRecord, partition: int) -> Any:  # noqa: ANN401 - as above
-        return QueueCopy._ask(side, queue, partition, "partitionInfo")
-
-    @staticmethod
-    def _ask(side: Side, queue: QueueRecord, partition: int, method: str, *args: object) -> Any:  # noqa: ANN401
-        return side.calls.call(queue.name, partition, method, queue.name, partition, *args)
+        return partition_info(side.calls.call, queue.name, partition)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from delivery.batch import headers_in, open_batch
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, count_messages, partition_info
 from delivery.errors import InvalidRequest
 from delivery.filters.explaining import Part, explain, row_of
 from delivery.filters.filter import rules_of
@@ -80,8 +80,8 @@ class Explaining:
         if not record.bound:
             return 0
         place = record.queue, message.partition
-        end = self._calls.call(*place, "partitionInfo", *place).lastId
-        return int(self._calls.call(*place, "countMessages", *place, message.number, max(end, message.number)))
+        end = partition_info(self._calls.call, *place).lastId
+        return count_messages(self._calls.call, *place, message.number, max(end, message.number))
 
     def _judged(
         self, record: SubscriptionRecord, found: Explained, state: SubscriptionState | None, view: bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from delivery import wall
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, partition_info
 from delivery.errors import UnknownQueue
 from delivery.metastore.catalog import Catalog
 from delivery.transactions.forgetting import forgettable_before
@@ -44,6 +44,6 @@ class Forgetting:
 
     def _first_id(self, queue: str, partition: int) -> int:
         try:
-            return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).firstId)
+            return int(partition_info(self._calls.call, queue, partition).firstId)
         except UnknownQueue:
             return 0

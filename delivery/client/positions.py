@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from delivery import wall
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, partition_info
 from delivery.errors import InvalidRequest, UnknownPartition, UnknownSubscription
 from delivery.ids import EARLIEST, LATEST, MessageId, Start, check_start, first_id_at, is_message_id
 from delivery.metastore.catalog import Catalog
@@ -60,7 +60,7 @@ class Positions:
 
     def bounds(self, queue: str, partition: int) -> tuple[int, int]:
         """The first and the last id of a partition; the first is 0 while it holds nothing."""
-        info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=ASK_SECONDS)
+        info = partition_info(self._calls.call, queue, partition, timeout=ASK_SECONDS)
         return info.firstId, info.lastId
 
     def put(

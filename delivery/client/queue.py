@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from delivery.client.accumulator import Limits
-from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.calls import CALL_SECONDS, Calls, count_messages, partition_info
 from delivery.client.direct import DirectPublisher
 from delivery.client.hosts import Owners
 from delivery.client.machine import Target
@@ -164,7 +164,7 @@ class Queue:
     def bounds(self, partition: int, *, timeout: float = CALL_SECONDS) -> PartitionBounds:
         """Where a partition begins and ends now. Raises UnknownPartition, NoHost, HostUnreachable."""
         check_partition(partition, self.partitions, self.name)
-        found = self._calls.call(self.name, partition, "partitionInfo", self.name, partition, timeout=timeout)
+        found = partition_info(self._calls.call, self.name, partition, timeout=timeout)
         return PartitionBounds(
             partition, MessageId(found.firstId), MessageId(found.lastId), found.messages, found.bytes, found.epoch
         )
@@ -172,10 +172,7 @@ class Queue:
     def count(self, partition: int, after: int, until: int = 0, *, timeout: float = CALL_SECONDS) -> int:
         """How many messages of a partition have an id above `after` and, unless it is 0, up to `until`."""
         check_partition(partition, self.partitions, self.name)
-        found = self._calls.call(
-            self.name, partition, "countMessages", self.name, partition, after, until, timeout=timeout
-        )
-        return int(found)
+        return count_messages(self._calls.call, self.name, partition, after, until, timeout=timeout)
 
     def close(self) -> None:
         """Close its publishers; calls that follow raise Closed. Closing the client does it. Closing twice is fine."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from delivery import wall
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, count_messages
 from delivery.client.positions import ASK_SECONDS, Move, Positions
 from delivery.errors import InvalidRequest, SubscriptionBusy, SubscriptionExists, UnknownSubscription
 from delivery.filters import FilterGiven, filter_asked, kept
@@ -100,9 +100,7 @@ class Replays:
     def _count(self, queue: str, partition: int, after: int, until: int) -> int:
         if after == until:
             return 0
-        return int(
-            self._calls.call(queue, partition, "countMessages", queue, partition, after, until, timeout=ASK_SECONDS)
-        )
+        return count_messages(self._calls.call, queue, partition, after, until, timeout=ASK_SECONDS)
 
 
 def shadow_of(

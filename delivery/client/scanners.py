@@ -23,7 +23,7 @@ import msgspec
 
 from delivery import wall
 from delivery.batch import headers_in, open_batch
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, partition_info
 from delivery.errors import InvalidRequest, ScannerClosed
 from delivery.filters import FilterSpec, check_pattern, parse_rule, rule_json
 from delivery.ids import ID_MAX, LATEST, Start, check_start, first_id_at
@@ -197,10 +197,7 @@ class PartitionScanner(Scanner):
         return after + 1
 
     def _last_id(self) -> int:
-        info = self._calls.call(
-            self.queue, self.partition, "partitionInfo", self.queue, self.partition, timeout=self._scope.timeout
-        )
-        return int(info.lastId)
+        return int(partition_info(self._calls.call, self.queue, self.partition, timeout=self._scope.timeout).lastId)
 
 
 class CombinedPartitionScanner(Scanner):

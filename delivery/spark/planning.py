@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from delivery.client.calls import CALL_SECONDS, Calls
+from delivery.client.calls import CALL_SECONDS, Calls, count_messages, partition_info
 from delivery.client.forgetting import Forgetting
 from delivery.client.hosts import Owners
 from delivery.client.managing import Manager, Managers
@@ -92,7 +92,7 @@ class Engine:
 
     def _all_held(self, places: Iterable[Place]) -> dict[Place, Held]:
         def ask(place: Place) -> Held:
-            info = self.call(*place, "partitionInfo", *place)
+            info = partition_info(self.call, *place)
             return Held(info.firstId, info.lastId, info.messages, info.bytes)
 
         return dict(for_each(places, ask))
@@ -101,8 +101,7 @@ class Engine:
         """The spans that are not empty, with their numbers of messages."""
 
         def ask(span: Span) -> int:
-            place = (span.queue, span.partition)
-            return int(self.call(*place, "countMessages", *place, span.after, span.until))
+            return count_messages(self.call, span.queue, span.partition, span.after, span.until)
 
         asked = [span for span in spans if span.after < span.until]
         return [msgspec.structs.replace(span, messages=count) for span, count in for_each(asked, ask) if count]

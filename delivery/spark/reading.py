@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from delivery.batch import headers_in, open_batch
+from delivery.client.calls import count_messages
 from delivery.errors import HootError, MetadataUnavailable
 from delivery.rpc.idl import load_idl
 from delivery.spark.columns import to_arrow
@@ -74,7 +75,7 @@ def _check_there(hosts: Engine, span: Span) -> None:
     How many rows come of it does not tell: the engine's own bookkeeping is counted, and messages that were stored
     before a transaction showed them are counted where they were stored.
     """
-    there = hosts.call(span.queue, span.partition, "countMessages", span.queue, span.partition, span.after, span.until)
+    there = count_messages(hosts.call, span.queue, span.partition, span.after, span.until)
     if there < span.messages:
         raise MessagesLost(
             f"{span.messages - there} of {span.messages} messages of {span.queue}/{span.partition} between ids"

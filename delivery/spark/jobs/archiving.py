@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delivery.batch import Header, headers_in
+from delivery.client.calls import count_messages
 from delivery.errors import ArchiveRefused
 from delivery.rpc.idl import load_idl
 from delivery.spark.planning import Engine
@@ -26,7 +27,7 @@ def archive_stretch(hosts: Engine, folder: Path, stretch: Stretch) -> Written | 
     written = write(folder, stretch, source.batches())
     messages, until = (0, stretch.until) if written is None else (written.file.messages, written.file.until)
     place = (stretch.queue, stretch.partition)
-    held = hosts.call(*place, "countMessages", *place, source.after, until)
+    held = count_messages(hosts.call, *place, source.after, until)
     if held > messages:
         raise ArchiveRefused(
             f"the host gave {messages} of the {held} messages that {place[0]}/{place[1]} holds between ids"
