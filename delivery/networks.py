@@ -69,6 +69,11 @@ def as_address(text: str) -> IPAddress | None:
         return ipaddress.IPv4Address("127.0.0.1") if text.lower() == "localhost" else None
 
 
+def host_port(address: str, port: int | None) -> str:
+    """Both in one word, as a URL has them: an IPv6 address stands in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def is_loopback(text: str) -> bool:
     """Whether an address, or `localhost`, is one of this machine alone."""
     address = as_address(text)

@@ -2,15 +2,14 @@
 
 The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
 body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and
-`stored`, per partition `{partition, host, epoch, first, last, messages, bytes, archived}`, where `archived` is a list
-of `{first, until, messages, bytes}`, one for each file. What is in the archive alone counts in the numbers before it.
-Ids are strings, times ISO 8601 in UTC; null where there is none, or where no host could be asked.
+`stored`, per partition `{partition, host, epoch, first, last, messages, bytes, archived, trouble}`, where `archived` is
+a list of `{first, until, messages, bytes}`, one for each file, and `trouble` says why no host could be asked. What is
+in the archive alone counts in the numbers before it. Ids are strings, times ISO 8601 in UTC; null where there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -31,12 +30,9 @@ from delivery.cli.output import (
     tell,
 )
 from delivery.cli.purging import purge
-from delivery.ids import MessageId
+from delivery.cli.stored import show_archived, show_stored, stored_fields
 from delivery.metastore.records import QueueRecord
-from delivery.model import ArchivedRange, Durability, Layout, QueueSettings
-
-if TYPE_CHECKING:
-    from delivery.client import StoredPartition
+from delivery.model import Durability, Layout, QueueSettings
 
 queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
 
@@ -133,7 +129,7 @@ def info(
     with connect(zookeeper) as client:
         found = client.queue_info(name)
     if as_json:
-        stored = [_stored_fields(one) for one in found.partitions]
+        stored = [stored_fields(one) for one in found.partitions]
         show_json({**queue_fields(found.record), "subscriptions": list(found.subscriptions), "stored": stored})
         return
     settings = found.record.settings
@@ -151,46 +147,10 @@ def info(
         ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
     ])  # fmt: skip
     print()
-    _show_stored(found.partitions)
+    show_stored(found.partitions)
     if settings.archive is not None:
         print()
-        _show_archived(found.partitions)
-
-
-def _show_stored(partitions: Sequence[StoredPartition]) -> None:
-    columns = [
-        Column("partition", "right"), Column("messages", "right"), Column("size", "right"), Column("oldest"),
-        Column("newest"), Column("host"), Column("epoch", "right"),
-    ]  # fmt: skip
-    known = [one for one in partitions if one.host is not None]
-    total = ["total", number(sum(one.messages for one in known)), size(sum(one.bytes for one in known))]
-    footer = [*total, "", "", "", ""] if len(partitions) > 1 else None
-    show_table(columns, [_stored_row(one) for one in partitions], total=footer)
-    if len(known) < len(partitions):
-        tell("where a dash stands for the host, none could be asked: `hoot host list` shows those that live")
-
-
-def _show_archived(partitions: Sequence[StoredPartition]) -> None:
-    columns = [
-        Column("partition", "right"), Column("files", "right"), Column("archived", "right"), Column("size", "right"),
-        Column("from"), Column("until"),
-    ]  # fmt: skip
-    rows = []
-    for one in partitions:
-        sums = [number(len(one.archived)), number(sum(file.messages for file in one.archived)),
-                size(sum(file.bytes for file in one.archived))]  # fmt: skip
-        ends = (
-            [age(one.archived[0].first_id >> 15), age(one.archived[-1].until >> 15)] if one.archived else [NOTHING] * 2
-        )
-        rows.append([str(one.partition), *sums, *ends])
-    show_table(columns, rows)
-
-
-def _stored_row(one: StoredPartition) -> list[str]:
-    if one.host is None:
-        return [str(one.partition), *[NOTHING] * 6]
-    ages = [age(one.first.timestamp_ms), age(one.last.timestamp_ms)]
-    return [str(one.partition), number(one.messages), size(one.bytes), *ages, one.host, str(one.epoch)]
+        show_archived(found.partitions)
 
 
 @queue_app.command()
@@ -265,25 +225,6 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "archive_first": settings.archive_first,
         "closed": settings.closed,
     }
-
-
-def _stored_fields(one: StoredPartition) -> dict[str, Any]:
-    known = one.host is not None
-    return {
-        "partition": one.partition,
-        "host": one.host,
-        "epoch": one.epoch if known else None,
-        "first": str(one.first) if one.first else None,
-        "last": str(one.last) if one.last else None,
-        "messages": one.messages if known else None,
-        "bytes": one.bytes if known else None,
-        "archived": [_file_fields(file) for file in one.archived],
-    }
-
-
-def _file_fields(file: ArchivedRange) -> dict[str, Any]:
-    first, until = str(MessageId(file.first_id)), str(MessageId(file.until))
-    return {"first": first, "until": until, "messages": file.messages, "bytes": file.bytes}
 
 
 def _row(record: QueueRecord) -> list[str]:

@@ -9,11 +9,12 @@ from functools import partial
 import msgspec
 
 from delivery import wall
-from delivery.client.calls import Calls
+from delivery.client.calls import Calls, partition_info
 from delivery.client.copying import Side
 from delivery.client.explaining import Explained, Explaining
 from delivery.client.hosts import Owners
-from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
+from delivery.client.looking import Looking, SubscriptionInfo, check_passing
+from delivery.client.looks import Looks
 from delivery.client.pausing import Pausing
 from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
@@ -33,6 +34,7 @@ from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.records import HostRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import Request, new_record
 from delivery.model import ArchivedRange, QueueSettings
+from delivery.networks import host_port
 
 LOOKED_AT_ONCE = 8
 """Subscriptions that are looked at side by side."""
@@ -51,6 +53,8 @@ class StoredPartition(msgspec.Struct, frozen=True):
     bytes: int
     archived: tuple[ArchivedRange, ...] = ()
     """The files of its archive, oldest first; the numbers above count what is in them alone, too."""
+    trouble: str = ""
+    """Why its numbers cannot be had."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -71,7 +75,6 @@ class Admin:
         self._catalog, self._owners, self._calls = catalog, owners, calls
         self.side = Side(catalog, calls)
         """What copying works with."""
-        self._looking = Looking(catalog, owners, calls)
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
         self.pausing = Pausing(catalog)
@@ -111,7 +114,8 @@ class Admin:
         """
         record = self._catalog.queue(name)
         numbers = range(record.settings.partitions)
-        partitions = tuple(self._stored(name, number) for number in numbers)
+        looks = Looks(self._calls, self._owners)
+        partitions = tuple(self._stored(looks, name, number) for number in numbers)
         if record.settings.archive is not None:
             found = [self._catalog.archived(name, number) for number in numbers]
             pairs = zip(partitions, found, strict=True)
@@ -132,14 +136,15 @@ class Admin:
 
     def subscription_info(self, queue: str, name: str, limits: Limits) -> SubscriptionInfo:
         """See Client.subscription_info."""
-        return self._looking.info(self._subscription(queue, name), limits)
+        return self._look().info(self._subscription(queue, name), limits)
 
     def subscription_infos(self, queue: str | None, name: str | None, limits: Limits) -> list[SubscriptionInfo]:
         """See Client.subscription_infos."""
+        looking = self._look()
 
         def look(place: tuple[str, str]) -> SubscriptionInfo | None:
             try:
-                return self.subscription_info(*place, limits)
+                return looking.info(self._subscription(*place), limits)
             except (UnknownQueue, UnknownSubscription):
                 return None  # deleted meanwhile
 
@@ -211,25 +216,26 @@ class Admin:
             )
 
     def _last_id(self, queue: str, partition: int) -> int:
-        return int(self._calls.call(queue, partition, "partitionInfo", queue, partition).lastId)
+        return int(partition_info(self._calls.call, queue, partition).lastId)
 
     def _subscription(self, queue: str, name: str) -> SubscriptionRecord:
         return self._positions.record(queue, name)
 
-    def _stored(self, queue: str, partition: int) -> StoredPartition:
+    def _look(self) -> Looking:
+        return Looking(self._catalog, self._owners, Looks(self._calls, self._owners))
+
+    def _stored(self, looks: Looks, queue: str, partition: int) -> StoredPartition:
         try:
-            info = self._calls.call(queue, partition, "partitionInfo", queue, partition, timeout=LOOK_SECONDS)
+            info = partition_info(looks.call, queue, partition)
             host = self._host(queue, partition)
         except HootError as error:
-            if not error.retryable:
-                raise
-            return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0)
+            check_passing(error)
+            return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0, trouble=error.message)
         first, last = MessageId(info.firstId), MessageId(info.lastId)
         return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
 
     def _host(self, queue: str, partition: int) -> str:
-        address, port = self._owners.address(queue, partition)
-        return f"{address}:{port}"
+        return host_port(*self._owners.address(queue, partition))
 
 
 def changed(settings: QueueSettings, changes: dict[str, object]) -> QueueSettings:

@@ -10,15 +10,13 @@ from typing import Final
 import msgspec
 
 from delivery import wall
-from delivery.client.calls import Calls
+from delivery.client.looks import Looks
 from delivery.dispatch.observation import Observation, Stage
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.live import LiveHosts
 from delivery.metastore.records import HostRecord, ListenerRecord, SubscriptionRecord
 
-ANSWER_SECONDS: Final = 5.0
-"""For one page of a host: it may have to wait two seconds for a subscriber."""
 PAGE: Final = 256
 HOSTS_AT_ONCE: Final = 16
 
@@ -28,10 +26,10 @@ Told = Mapping[str, dict[int, Observation] | HootError]
 
 
 class Health:
-    """Over one catalog and the region hosts. Thread-safe; closes nothing."""
+    """Over one catalog, for one look. Thread-safe; closes nothing."""
 
-    def __init__(self, catalog: Catalog, calls: Calls) -> None:
-        self._catalog, self._calls = catalog, calls
+    def __init__(self, catalog: Catalog, looks: Looks) -> None:
+        self._catalog, self._looks = catalog, looks
 
     def observations(
         self, record: SubscriptionRecord, attached: Sequence[ListenerRecord]
@@ -65,7 +63,7 @@ class Health:
     def _pages(self, record: SubscriptionRecord, host: HostRecord) -> Iterator[Observation]:
         after = -1
         while True:
-            page = self._calls.ask(host, "observe", record.queue, record.name, after, PAGE, timeout=ANSWER_SECONDS)
+            page = self._looks.ask(host, "observe", record.queue, record.name, after, PAGE)
             for one in page:
                 told = {name: value for name, value in vars(one).items() if value is not None}
                 yield msgspec.structs.replace(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 import msgspec
 
 from delivery import wall
 from delivery.batch import peek
-from delivery.client.calls import Calls
+from delivery.client.calls import count_messages, partition_info
 from delivery.client.groups import Member, members_of
 from delivery.client.health import Health
 from delivery.client.hosts import Owners
+from delivery.client.looks import Looks
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import Limits, Verdict, verdict
-from delivery.errors import HootError
+from delivery.errors import ArchiveUnreadable, CorruptRecord, HootError, LayoutMismatch
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import Flow, Pause, lasting
@@ -25,10 +25,8 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Replay
 from delivery.model import Isolation
+from delivery.networks import host_port
 from delivery.rpc.protocol import load_idl
-
-LOOK_SECONDS = 5.0
-"""How long one partition is asked before its numbers are given as unknown."""
 
 
 class SubscribedPartition(msgspec.Struct, frozen=True):
@@ -116,11 +114,11 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
 
 
 class Looking:
-    """Over one catalog and the region hosts. Thread-safe; closes nothing."""
+    """One look at some subscriptions, over one catalog and the region hosts. Thread-safe; closes nothing."""
 
-    def __init__(self, catalog: Catalog, owners: Owners, calls: Calls) -> None:
-        self._catalog, self._owners, self._calls = catalog, owners, calls
-        self._health = Health(catalog, calls)
+    def __init__(self, catalog: Catalog, owners: Owners, looks: Looks) -> None:
+        self._catalog, self._owners, self._looks = catalog, owners, looks
+        self._health = Health(catalog, looks)
 
     def info(self, record: SubscriptionRecord, limits: Limits) -> SubscriptionInfo:
         """See Client.subscription_info."""
@@ -146,18 +144,17 @@ class Looking:
         if seen.lag is not None or seen.stage == "host_unreachable":
             return seen
         partition, position = seen.partition, seen.position
-        look = partial(self._calls.call, queue, partition, timeout=LOOK_SECONDS)
+        call = self._looks.call
         try:
-            info = look("partitionInfo", queue, partition)
+            info = partition_info(call, queue, partition)
             lag = 0
             if not until or position < until:
-                lag = int(look("countMessages", queue, partition, position, until))
+                lag = count_messages(call, queue, partition, position, until)
             oldest = self._oldest_ms(queue, partition, position) if lag else 0
-            host = ":".join(map(str, self._owners.address(queue, partition)))
+            host = host_port(*self._owners.address(queue, partition))
         except HootError as error:
-            if not error.retryable:
-                raise
-            return seen
+            check_passing(error)
+            return seen if error.retryable else msgspec.structs.replace(seen, trouble=error.message)
         size = round(lag * info.bytes / info.messages) if info.messages else 0
         return msgspec.structs.replace(
             seen, last=until or max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
@@ -169,8 +166,17 @@ class Looking:
         request = load_idl("delivery").ReadRequest(
             queue=queue, partition=partition, after=position, upTo=0, topics=[], bytesMax=1, waitMs=0
         )
-        header = peek(self._calls.call(queue, partition, "read", request, timeout=LOOK_SECONDS).batches)
+        header = peek(self._looks.call(queue, partition, "read", request).batches)
         return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
+
+
+def check_passing(error: HootError) -> None:
+    """Raise what is no matter of one partition at this moment: all others can be told of in spite of that.
+
+    What keeps an owner from opening a partition is one, though a person has to mend it.
+    """
+    if not error.retryable and not isinstance(error, ArchiveUnreadable | CorruptRecord | LayoutMismatch):
+        raise error
 
 
 def _with_saved(seen: Observation, start: int, state: SubscriptionState | None) -> Observation:

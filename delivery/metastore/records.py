@@ -31,7 +31,7 @@ from delivery.metastore.groups import Kind
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.replays import Replay
 from delivery.model import Isolation, QueueSettings, lay_out
-from delivery.networks import Networks
+from delivery.networks import Networks, host_port
 
 ROOT: Final = "/hoot"
 HOSTS: Final = f"{ROOT}/hosts"
@@ -67,7 +67,7 @@ class HostRecord(msgspec.Struct, frozen=True):
     @property
     def host_port(self) -> str:
         """Where it answers, in one word."""
-        return f"{self.address}:{self.port}"
+        return host_port(self.address, self.port)
 
 
 class TopicRecord(msgspec.Struct, frozen=True):
@@ -178,7 +178,7 @@ class ListenerRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def host_port(self) -> str:
         """Where it listens, in one word."""
-        return f"{self.address}:{self.port}"
+        return host_port(self.address, self.port)
 
 
 lay_out(HostRecord, TopicRecord, QueueRecord, SubscriptionRecord, ListenerRecord)

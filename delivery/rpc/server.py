@@ -54,6 +54,8 @@ async def open_listeners(address: str, port: int) -> list[trio.SocketListener]:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(f"port {port} on {address} is taken by another program") from None
         raise ConfigError(f"cannot listen on {address}, port {port}: {error.strerror or error}") from None
+    except UnicodeError as error:  # no machine can have such a name
+        raise ConfigError(f"cannot listen on {address[:60]!r}: it is no name of a machine ({error})") from None
 
 
 def allow_open_files() -> None:

@@ -6,16 +6,19 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
 
 from delivery.config import HostConfig
 from delivery.errors import ConfigError, HootError, ListenerRefused, SubscriberUnreachable, from_code
+from delivery.metastore.live import parse_address
 from delivery.metastore.records import ListenerRecord
-from delivery.networks import Networks, parse_networks
+from delivery.networks import Networks, host_port, parse_networks
 from delivery.rpc.hello import is_alive
 from delivery.rpc.pinned import allowed_addresses, connect
+from delivery.rpc.server import open_listeners
 
 EVERYWHERE = ["10.0.0.5", "172.17.0.2", "192.168.1.9", "93.184.216.34", "2001:db8::5", "fd12::1"]
 NOWHERE = [
@@ -154,6 +157,19 @@ def test_who_is_asked_whether_it_lives_is_asked_in_the_allowed_networks_alone(mo
         assert is_alive(listener_at("listener.example", port), "q", "s", [everywhere]), "it says nothing"
         server.accept()[0].close()
     assert not is_alive(listener_at("127.0.0.1", port), "q", "s", [everywhere]), "nobody listens there any more"
+
+
+@pytest.mark.parametrize("address", ["256.1.1.1", "192.0.2.1", "a..b", "x" * 300, "☃☃"])
+def test_nobody_listens_at_an_address_that_is_not_this_machines_or_nobodys(address: str) -> None:
+    with pytest.raises(ConfigError, match="cannot listen on"):
+        trio.run(open_listeners, address, 0)
+
+
+def test_an_address_and_a_port_are_one_word_that_reads_back() -> None:
+    for address, word in (("10.0.0.1", "10.0.0.1:80"), ("host.example", "host.example:80"), ("::1", "[::1]:80")):
+        assert host_port(address, 80) == word
+        assert parse_address(word) == (address, 80)
+    assert urlsplit(f"http://{host_port('fd00::7', 8080)}/metrics").port == 8080
 
 
 def test_the_error_is_told_by_its_code() -> None:

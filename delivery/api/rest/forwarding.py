@@ -18,6 +18,7 @@ from starlette.responses import Response
 from delivery.api.rest.streams import StreamResponse
 from delivery.errors import DeadlineExceeded, HootError, HostUnreachable, NotOwner
 from delivery.metastore.records import HostRecord
+from delivery.networks import host_port
 
 MARK: Final = "hoot-forwarded-by"
 """The header that names the host which hands a request on."""
@@ -84,7 +85,8 @@ class _Exchange:
         """Send the request; the head of the answer."""
         address, port = self._host.address, self._host.http_port
         assert port is not None
-        headers = [("host", f"{address}:{port}"), ("content-length", str(len(body))), (MARK, me)]
+        place = host_port(address, port)
+        headers = [("host", place), ("content-length", str(len(body))), (MARK, me)]
         headers += [(name, request.headers[name]) for name in _KEPT if name in request.headers]
         query = request.scope["query_string"]
         target = request.scope["raw_path"] + (b"?" + query if query else b"")
@@ -97,7 +99,7 @@ class _Exchange:
                     await self._stream.send_all(self._http.send(part) or b"")
             while not isinstance(event := await self._next(), h11.Response):
                 if not isinstance(event, h11.InformationalResponse):
-                    raise HostUnreachable(f"the host at {address}:{port}, which owns the topic, closed the connection")
+                    raise HostUnreachable(f"the host at {place}, which owns the topic, closed the connection")
             return event
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -126,7 +128,7 @@ class _Exchange:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        where = f"the host at {self._host.address}:{self._host.http_port}"
+        where = f"the host at {host_port(self._host.address, self._host.http_port)}"
         try:
             yield
         except trio.TooSlowError:

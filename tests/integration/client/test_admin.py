@@ -137,6 +137,22 @@ def test_without_a_host_put_and_scan_end_with_an_error(zk: ZooKeeperClient, zook
             queue.partition_scanner(0, timeout=0.5).next()
 
 
+def test_without_a_host_a_look_at_many_partitions_waits_for_one_once(zk: ZooKeeperClient, zookeeper_hosts: str) -> None:
+    open_catalog(zk).ensure_layout()
+    with connect(zookeeper_hosts) as lonely:
+        lonely.create_queue("many", partitions=100)
+        for name in ("audit", "billing"):
+            lonely.create_subscription("many", name, start="earliest")
+        began = time.monotonic()
+        info = lonely.queue_info("many")
+        assert {(one.host, "hoot serve" in one.trouble) for one in info.partitions} == {(None, True)}
+        found = lonely.subscription_infos()
+        assert [(one.subscription, one.lag, len(one.partitions)) for one in found] == [
+            ("audit", None, 100), ("billing", None, 100)
+        ]  # fmt: skip
+        assert time.monotonic() - began < 60, "and not for each of them"
+
+
 def test_a_closed_client_refuses_everything(address: str, host: HostProcess) -> None:
     closed = connect(address)
     queue = closed.create_queue(f"closed-{secrets.token_hex(4)}")
