@@ -225,6 +225,11 @@ def lay_out(*kinds: type[msgspec.Struct]) -> None:
         msgspec.json.Decoder(kind)
 
 
+def is_generation(found: str, wanted: str) -> bool:
+    """Whether a queue of the generation `found` is the one that is wanted; an empty one stands for any."""
+    return wanted in ("", found)
+
+
 def near_names(name: str, known: Iterable[str]) -> Sequence[str]:
     """Up to three of `known` that a person may have meant by `name`, best first."""
     from difflib import get_close_matches

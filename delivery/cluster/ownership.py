@@ -23,7 +23,7 @@ from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import TROUBLE, Refusals
 from delivery.errors import HootError, MetadataUnavailable, NotOwner, StorageUnavailable, UnknownQueue, again
 from delivery.metastore.records import HostRecord, QueueRecord
-from delivery.model import QueueSettings, check_partition
+from delivery.model import QueueSettings, check_partition, is_generation
 from delivery.storage.base import MessageStore, PartitionKey
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Ownership:
         StorageUnavailable and CorruptRecord (the partition's log is damaged; a person has to look).
         """
         owned = self._find((queue, partition), given=given)
-        if owned is not None and generation in ("", owned.key.generation):
+        if owned is not None and is_generation(owned.key.generation, generation):
             return owned
         _ = self._member.session  # raises when there is none: who is cut off says so at once, and asks nobody
         record = await self._queues.get(queue, generation)

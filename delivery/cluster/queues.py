@@ -20,7 +20,7 @@ from delivery.cluster.rounds import Rounds
 from delivery.errors import CorruptRecord, HootError, MetadataUnavailable, Throttled, UnknownQueue
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.tables.base import Watcher
-from delivery.model import check_name
+from delivery.model import check_name, is_generation
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class QueueTable:
         Raises UnknownQueue, InvalidRequest for a bad name, MetadataUnavailable.
         """
         record = await self._get(name)
-        if generation in ("", record.generation):
+        if is_generation(record.generation, generation):
             return record
         if self._gone.get((name, generation), -math.inf) < trio.current_time():
             if not await self.look(name):

@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from delivery import logs
 from delivery.dispatch.bell import Bell
+from delivery.dispatch.guarding import tell_safely
 from delivery.dispatch.pace import Pace
 from delivery.metastore.flow import Flow
-
-log = logs.logger(__name__)
 
 Tell = Callable[[], None]
 StartSoon = Callable[[Callable[[], Awaitable[None]]], object]
@@ -94,9 +92,6 @@ class Gate:
             else:
                 tell = next(iter(self._waiting))
                 del self._waiting[tell]
-                try:
-                    tell()
-                except Exception:
-                    log.exception("somebody could not be told that the gate is open")
+                tell_safely(tell, "the gate is open")
                 await trio.lowlevel.checkpoint()
         self._telling = False

@@ -33,3 +33,11 @@ def guarded(work: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, 
             self.unforeseen()
 
     return wraps(work)(safely)
+
+
+def tell_safely(tell: Callable[[], object], what: str) -> None:
+    """Tell somebody that `what`; whatever comes of it, those behind hear of it, too."""
+    try:
+        tell()
+    except Exception:
+        log.exception("somebody could not be told that %s", what)

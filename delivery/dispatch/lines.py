@@ -12,12 +12,10 @@ from functools import partial
 
 import trio
 
-from delivery import logs
 from delivery.dispatch.background import Background
+from delivery.dispatch.guarding import tell_safely
 from delivery.errors import HootError, SubscriberUnreachable, again
 from delivery.rpc.connection import Connection
-
-log = logs.logger(__name__)
 
 Connect = Callable[[str, int], Awaitable[Connection]]
 """Connects to an address and a port. Raises SubscriberUnreachable."""
@@ -91,7 +89,7 @@ class Lines:
             line.opened.set()
             users, line.users = line.users, {}
             for tell in users:
-                _tell(tell)
+                tell_safely(tell, "a connection has ended")
 
     async def _run(self, line: Line, connection: Connection) -> None:
         line.connection = connection
@@ -105,14 +103,6 @@ class Lines:
     def _forget(self, line: Line) -> None:
         if self._lines.get(line.key) is line:
             del self._lines[line.key]
-
-
-def _tell(tell: Tell) -> None:
-    """Tell of the end; whatever comes of it, all others hear of it, too."""
-    try:
-        tell()
-    except Exception:
-        log.exception("the end of a connection could not be told")
 
 
 def _ended(address: str, port: int) -> SubscriberUnreachable:

@@ -11,6 +11,7 @@ from delivery.cluster.ownership import Ownership
 from delivery.cluster.partition import OwnedPartition, Tail
 from delivery.errors import Fenced, HootError, InvalidRequest, ServiceStopping, Throttled, UnknownOutcome
 from delivery.metrics import Metrics
+from delivery.model import is_generation
 from delivery.publish.committer import Committer
 from delivery.publish.lane import CommitLane, CommitThread
 from delivery.publish.pending import PendingPublish, Stored
@@ -107,7 +108,9 @@ class Publisher:
         place = (pending.queue, pending.partition)
         if (waiting := self._waiting.get(place)) is not None:
             waiting.append(pending)
-        elif (owned := self._ownership.owned(*place)) is not None and pending.generation in ("", owned.key.generation):
+        elif (owned := self._ownership.owned(*place)) is not None and is_generation(
+            owned.key.generation, pending.generation
+        ):
             self._take(owned, pending)
         else:
             self._waiting[place] = deque([pending])
