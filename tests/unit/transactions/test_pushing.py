@@ -179,63 +179,80 @@ def test_a_replay_waits_as_well_and_a_bound_passes_over_what_is_too_old_whatever
     told(story)
 
 
+class Chance:
+    """A random history of a partition, and a listener that fails now and then."""
+
+    def __init__(self, known: Transactions, seen: Seen, seed: str) -> None:
+        self.known, self.seen, self.random = known, seen, Random(seed)
+        self.by: dict[int, int] = {}
+        """The transactions of messages, by their ids."""
+        self.keys: dict[int, str] = {}
+
+    def handle(self, message: Message) -> None:
+        pointer = self.by.get(message.number)
+        assert pointer is None or self.known.ends.get(pointer) == "committed"
+        if self.random.random() < 0.2:
+            raise ValueError("not now")
+        self.seen(message)
+
+    def step(self) -> None:
+        """Something begins, is published, or ends."""
+        what = self.random.choice(["begin", "plain", *["publish"] * 3, "committed", "aborted", "invalid"])
+        opened = sorted(self.known.open)
+        if what == "begin":
+            self.known.begin()
+        elif what == "plain" or not opened:
+            self._publish([None])
+        elif what == "publish":
+            self._publish(self.random.choice([[self.random.choice(opened)], [None, *opened]]))
+        else:
+            self.known.end(self.random.choice(opened), what)  # type: ignore[arg-type]
+
+    def _publish(self, pointers: Sequence[int | None]) -> None:
+        named = [(self.random.choice("abc-"), self.random.choice(pointers)) for _ in range(self.random.randrange(1, 6))]
+        ids = self.known.publish_mixed(named, more=self.random.random() < 0.5)
+        self.keys.update(zip(ids, (name for name, _ in named), strict=True))
+        self.by.update({number: of for number, (_, of) in zip(ids, named, strict=True) if of})
+
+    @property
+    def stopped(self) -> int:
+        """The first message that is in progress: no position gets there."""
+        return min((number for number, pointer in self.by.items() if pointer in self.known.open), default=1 << 62)
+
+    @property
+    def wanted(self) -> list[int]:
+        """What is to be delivered once everything has ended."""
+        return [one for one in self.keys if one not in self.by or self.known.ends[self.by[one]] == "committed"]
+
+
 @pytest.mark.parametrize("order", ["partition", "key"])
 @pytest.mark.parametrize("seed", range(6))
 def test_over_random_histories_exactly_what_is_committed_comes_in_order_of_keys(order: str, seed: int) -> None:
     async def story(known: Transactions, seen: Seen) -> None:
-        random = Random(f"{order} {seed}")
-        by: dict[int, int] = {}
-        keys: dict[int, str] = {}
-
-        def handle(message: Message) -> None:
-            pointer = by.get(message.number)
-            assert pointer is None or known.ends.get(pointer) == "committed"
-            if random.random() < 0.2:
-                raise ValueError("not now")
-            seen(message)
-
-        def publish(pointers: Sequence[int | None]) -> None:
-            named = [(random.choice("abc-"), random.choice(pointers)) for _ in range(random.randrange(1, 6))]
-            ids = known.publish_mixed(named, more=random.random() < 0.5)
-            keys.update(zip(ids, (name for name, _ in named), strict=True))
-            by.update({number: of for number, (_, of) in zip(ids, named, strict=True) if of})
-
-        def step() -> None:
-            what = random.choice(["begin", "plain", "publish", "publish", "publish", "committed", "aborted", "invalid"])
-            if what == "begin":
-                known.begin()
-            elif what == "plain" or not known.open:
-                publish([None])
-            elif what == "publish":
-                publish(random.choice([[random.choice(sorted(known.open))], [None, *known.open]]))
-            else:
-                known.end(random.choice(sorted(known.open)), what)  # type: ignore[arg-type]
-
+        chance = Chance(known, seen, f"{order} {seed}")
         policy = RetryPolicy(order=order, first_seconds=0.5, jitter=0, deliveries_max=0)  # type: ignore[arg-type]
-        site = site_of(known, handle, policy=policy)
+        site = site_of(known, chance.handle, policy=policy)
 
         async def history() -> None:
             for _ in range(15):
-                step()
-                await trio.sleep(random.choice([0, 0, 0.1, 3]))
-                stopped = min((number for number, pointer in by.items() if pointer in known.open), default=1 << 62)
-                assert site.position < stopped
+                chance.step()
+                await trio.sleep(chance.random.choice([0, 0, 0.1, 3]))
+                assert site.position < chance.stopped
 
         for _ in range(3):
             await while_it_runs(site, history)
             saved = {"position": site.position, "parked": site.ledger.parked}
-            site = site_of(known, handle, policy=policy, **saved)  # both were killed
+            site = site_of(known, chance.handle, policy=policy, **saved)  # both were killed
         for pointer in sorted(known.open):
             known.end(pointer, "committed")
         await site.run(10_000)
         assert (site.position, site.ledger.parked) == (known.last_id, ())
-        wanted = [number for number in keys if number not in by or known.ends[by[number]] == "committed"]
-        first = list(dict.fromkeys(seen.ids))
+        first, wanted = list(dict.fromkeys(seen.ids)), chance.wanted
         assert sorted(first) == wanted
         if order == "partition":
             assert first == wanted
         for key in "abc":
-            assert [number for number in first if keys[number] == key] == [n for n in wanted if keys[n] == key]
+            assert [one for one in first if chance.keys[one] == key] == [n for n in wanted if chance.keys[n] == key]
 
     told(story)
 
