@@ -19,7 +19,10 @@ class Child:
     def __init__(self, module: str, task: msgspec.Struct) -> None:
         """Start it; `ready` waits until it is."""
         command = [sys.executable, "-m", f"delivery.bench.{module}", msgspec.json.encode(task).decode()]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # In a session of its own: Ctrl-C on the terminal is for the bench, which ends this one without a stack trace.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )  # fmt: skip
 
     def ready(self) -> None:
         """Return when it has attached what it is to attach. Raises BenchFailed when it has ended."""

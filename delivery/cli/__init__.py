@@ -33,6 +33,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from delivery.cli.errors import FAILED, PipeClosed, report
+from delivery.cli.streams import flush_output, let_output_go, open_streams
 
 _HERE = {
     "serve": "serve", "zookeeper": "serve",
@@ -66,7 +67,7 @@ class Root(TyperGroup):
         """Run the command; a reader of our output that went away is told from other failures of the system."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            flush_output()
         except BrokenPipeError as error:
             raise PipeClosed from error
         return result
@@ -133,6 +134,7 @@ def version() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run the command that the arguments (the process's own by default) ask for, and exit."""
+    open_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -145,5 +147,6 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return FAILED
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: nothing may pass as a stack trace
-        return report(error, as_json="--json" in options, debug=state["debug"])
+        status = report(error, as_json="--json" in options, debug=state["debug"])
+        let_output_go()
     return status if isinstance(status, int) else 0

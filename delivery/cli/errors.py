@@ -12,19 +12,21 @@ and `bad_use`, `os_error` and `internal_error`.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from typing import NamedTuple
 
 import typer
 
+from delivery.cli.streams import silence_output
 from delivery.errors import HootError
 
 FAILED = 1
 BAD_USE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+LINE_MAX = 2000
+"""Characters of a message that are told: a name in it may be of any length."""
 
 USAGE_ERROR: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 """The base of what typer raises for a wrong command line; typer itself does not export it by name."""
@@ -96,7 +98,8 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, USAGE_ERROR):
         return _usage(error)
     if isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        why = error.strerror or str(error)
+        text = f"{error.filename}: {why}" if error.filename else why
         return Failure("os_error", _one_line(text), None, False, FAILED)
     text = f"{type(error).__name__}: {error}"
     hint = "this is a fault in Hoot; `hoot --debug …` shows where it happened"
@@ -116,7 +119,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     if isinstance(found, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(found, PipeClosed):
-        _silence_output()
+        silence_output()
         return PIPE_CLOSED
     told = failure(found)
     if debug:
@@ -134,15 +137,6 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 def _one_line(text: str) -> str:
     """`text` without line breaks and control characters, which a name given by a user may hold."""
     line = " ".join(text.split())
+    if len(line) > LINE_MAX:
+        line = f"{line[: LINE_MAX // 2]} … {line[-LINE_MAX // 2 :]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-
-
-def _silence_output() -> None:
-    """Let Python's last flush of standard output go nowhere instead of failing again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    except OSError:  # standard output is no file, as under a test runner
-        return
-    finally:
-        os.close(nowhere)

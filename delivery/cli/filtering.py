@@ -73,37 +73,48 @@ def update(
     subscription, updated, topics, filter, retry, bound, flow, kind, isolation}.
     """
     from delivery.client import connect
-    from delivery.filters import KEEP
     from delivery.metastore.groups import check_kind
     from delivery.model import check_isolation
 
-    if (topics and all_topics) or (filter is not None and no_filter):
-        raise typer.BadParameter("an option and its opposite: give one of them")
-    changes = retrying.asked(retry)
     flow = flowing.given(
         messages_per_second=messages_per_second, bytes_per_second=bytes_per_second, window_messages=window_messages,
         window_bytes=window_bytes,
     )  # fmt: skip
-    filters = topics or all_topics or filter is not None or no_filter
-    if not filters and not changes and not flow and bound is None and kind is None and isolation is None:
+    changes = {
+        **_selection(topics, filter, all_topics=all_topics, no_filter=no_filter),
+        **({"retry": changed} if (changed := retrying.asked(retry)) else {}),
+        **({"flow": flow} if flow else {}),
+        **({} if bound is None else {"bound": bound}),
+        **({} if kind is None else {"kind": check_kind(kind)}),
+        **({} if isolation is None else {"isolation": check_isolation(isolation)}),
+    }
+    if not changes:
         raise typer.BadParameter(
             "nothing to change: give --topic, --all-topics, --filter, --no-filter, --retry, --bound, --kind,"
             " --isolation or a limit"
         )
-    new_topics = None if all_topics else topics or KEEP
-    new_filter = None if no_filter else KEEP if filter is None else filter
     with connect(zookeeper) as client:
-        now = client.update_subscription(
-            queue, name, topics=new_topics, filter=new_filter, retry=changes, bound=bound, flow=flow,
-            kind=None if kind is None else check_kind(kind),
-            isolation=None if isolation is None else check_isolation(isolation), dry_run=dry_run,
-        )  # fmt: skip
+        now = client.update_subscription(queue, name, **changes, dry_run=dry_run)
     if as_json:
         show_json({"queue": queue, "subscription": name, "updated": not dry_run, **_preferences(now)})
         return
     says = f"topics {', '.join(now.topics) or 'all'}; filter {now.filter or 'none'}; {retrying.described(now.retry)}"
     says += f"; flow {flowing.described(now.flow)}; {now.kind}; {now.isolation}"
     print(f"{'would update' if dry_run else 'updated'} subscription {name} of queue {queue}: {says}")
+
+
+def _selection(
+    topics: list[str] | None, filter: str | None, *, all_topics: bool, no_filter: bool
+) -> dict[str, Any]:  # fmt: skip
+    """What of topics and filter is named, None for one that is taken away. Raises typer.BadParameter."""
+    if (topics and all_topics) or (filter is not None and no_filter):
+        raise typer.BadParameter("an option and its opposite: give one of them")
+    found: dict[str, Any] = {}
+    if topics or all_topics:
+        found["topics"] = None if all_topics else topics
+    if filter is not None or no_filter:
+        found["filter"] = filter
+    return found
 
 
 def explain(

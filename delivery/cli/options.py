@@ -127,6 +127,13 @@ def chosen(partitions: Iterable[str] | None) -> tuple[int, ...] | None:
     return tuple(numbers) or None
 
 
+def parse_folder(text: str) -> Path:
+    """A folder that is named: what is empty would be the one that the command was called from."""
+    if not text.strip():
+        raise typer.BadParameter("the name of the folder is empty: a shell gives that for a variable that is not set")
+    return Path(text)
+
+
 def data_folder(chosen_folder: Path | None) -> Path:
     """The data folder: the one chosen, else the user's own ($XDG_DATA_HOME/hoot or ~/.local/share/hoot)."""
     if chosen_folder is not None:
@@ -154,8 +161,8 @@ StuckAfter = Annotated[
 DataFolder = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="DIR", envvar="HOOT_DATA", show_default="$XDG_DATA_HOME/hoot or ~/.local/share/hoot",
-        help="The data folder; made when it is not there.",
+        "--data", parser=parse_folder, metavar="DIR", envvar="HOOT_DATA",
+        show_default="$XDG_DATA_HOME/hoot or ~/.local/share/hoot", help="The data folder; made when it is not there.",
     ),
 ]  # fmt: skip
 Partitions = Annotated[

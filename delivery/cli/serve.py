@@ -21,25 +21,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from delivery.cli import logs, options
+from delivery.cli.embedding import keep_running, started
 from delivery.cli.errors import INTERRUPTED
 from delivery.cli.settings import with_settings
-from delivery.cli.stopping import on_sigterm
-from delivery.errors import HootError, PortInUse
+from delivery.cli.stopping import ends, on_sigterm
+from delivery.networks import host_port
 
 if TYPE_CHECKING:
     from delivery.cli.processes import Crew
     from delivery.config import HostConfig
     from delivery.embedded import EmbeddedZooKeeper
 
-ZOOKEEPER_PORT = 2181
 _SWITCH_SECONDS = 0.0005
 """How long a thread of the host may keep the others from running. After each system call the committing thread waits
 for its turn: with Python's 5 ms a busy host stored a fifth less."""
 _COLLECTED_AFTER = (20_000, 10, 10)
 """New objects after which the collector of cycles looks at them, as gc.set_threshold takes it. With Python's 700 a host
 spent half of its time on looking while it took thousands of partitions over, and stood still for seconds."""
-_LOOK_SECONDS = 1.0
-_RESTART_DELAY_MAX_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -128,36 +126,47 @@ def serve(
     """Run a region host: it stores what is published and pushes it to the subscribers.
 
     Without --zookeeper (and HOOT_ZOOKEEPER) it brings its own ZooKeeper, whose data is under the data folder, too.
-    SIGTERM and Ctrl-C stop it cleanly: its partitions go to other hosts, if there are any, what is out is waited for
+    SIGTERM, Ctrl-C and the end of its terminal stop it cleanly: its partitions go to other hosts, if there are any, what is out is waited for
     and checkpoints are saved. A second Ctrl-C ends it at once.
     """
     import msgspec
 
-    from delivery.cli.processes import configs
-    from delivery.config import HostConfig
     from delivery.embedded.lifeline import end_with_parent
 
     logs.set_up(log_level, as_json=log_json)
-    flags: dict[str, Any] = {
-        "session_timeout_seconds": session_timeout, "grace_seconds": grace, "segment_bytes": segment_size,
-        "tail_cache_bytes": tail_cache, "hbase_thrift": hbase_thrift,
-        "listener_networks": listener_networks,
+    given = {
+        "data": options.data_folder(data), "address": address, "port": port,
+        "http_port": None if no_http else http_port, "store": store,
     }  # fmt: skip
-    given = {name: value for name, value in flags.items() if value is not None}
-    http = None if no_http else http_port
-    folder = options.data_folder(data)
-    config = HostConfig(data=folder, address=address, port=port, http_port=http, store=store, **given)
-    config = with_settings(config, settings or []).check()
-    hosts = configs(config, processes) if processes > 1 else [config]
-    outside = None if embedded else zookeeper
-    said = context.get_parameter_source("zookeeper")
-    if embedded and said is not None and said.name == "COMMANDLINE":
-        raise typer.BadParameter("--embedded starts a ZooKeeper, --zookeeper names one: give one of them")
+    hosts = _hosts(
+        processes, settings or [], given, session_timeout_seconds=session_timeout, grace_seconds=grace,
+        segment_bytes=segment_size, tail_cache_bytes=tail_cache, hbase_thrift=hbase_thrift,
+        listener_networks=listener_networks,
+    )  # fmt: skip
+    outside = _outside(context, zookeeper, embedded=embedded)
     with on_sigterm(_leave):
         if until_eof:  # for programs that start a host of their own and must not leave it behind, like hoot bench
             end_with_parent()
-        with _zookeeper(outside, config.data, zookeeper_port) as (at, own):
+        with _zookeeper(outside, hosts[0].data, zookeeper_port) as (at, own):
             _run([msgspec.structs.replace(one, zookeeper=at).check() for one in hosts], own, log_level, log_json)
+
+
+def _hosts(count: int, settings: list[str], given: dict[str, Any], **flags: float | str | None) -> list[HostConfig]:
+    """The settings of each of `count` hosts; a flag that is None stays at its default. Raises ConfigError."""
+    from delivery.cli.processes import configs
+    from delivery.config import HostConfig
+
+    named: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+    config = with_settings(HostConfig(**given, **named), settings).check()
+    return configs(config, count) if count > 1 else [config]
+
+
+def _outside(context: typer.Context, zookeeper: str | None, *, embedded: bool) -> str | None:
+    """The ZooKeeper that is there, None where one is to be started. Raises typer.BadParameter for both."""
+    said = context.get_parameter_source("zookeeper")
+    if embedded and said is not None and said.name == "COMMANDLINE":
+        raise typer.BadParameter("--embedded starts a ZooKeeper, --zookeeper names one: give one of them")
+    return None if embedded else zookeeper
 
 
 @contextlib.contextmanager
@@ -166,7 +175,10 @@ def _zookeeper(outside: str | None, data: Path, port: int | None) -> Iterator[tu
     if outside is not None:
         yield outside, None
         return
-    with _started(data / "zookeeper", port) as own:
+    from delivery.storage.log import check_layout
+
+    check_layout(data)  # before anything is written there, the embedded ZooKeeper's files included
+    with started(data / "zookeeper", port) as own:
         yield own.address, own
 
 
@@ -207,7 +219,8 @@ async def _host(config: HostConfig, own: EmbeddedZooKeeper | None) -> None:
 def _announce(record: Any, config: HostConfig, own: EmbeddedZooKeeper | None) -> None:  # noqa: ANN401
     print(f"region host {record.host} listens on {record.host_port}")
     if record.http_port is not None:
-        print(f"metrics and health: http://{record.address}:{record.http_port}/metrics /healthz /readyz")
+        http = host_port(record.address, record.http_port)
+        print(f"metrics and health: http://{http}/metrics /healthz /readyz")
     stored = f"tables {config.hbase_prefix}.* of HBase at {config.hbase_thrift}" if config.store == "hbase" else None
     print(f"data: {stored or config.data.absolute()}")
     print(f"ZooKeeper: {config.zookeeper}{' (embedded)' if own is not None else ''}", flush=True)
@@ -233,7 +246,7 @@ def zookeeper_command(
     import trio
 
     logs.set_up(log_level, as_json=log_json)
-    with on_sigterm(_leave), _started(options.data_folder(data) / "zookeeper", port) as own:
+    with on_sigterm(_leave), started(options.data_folder(data) / "zookeeper", port) as own:
         print(f"ZooKeeper listens on {own.address}", flush=True)
         _name_zookeeper(own.address)
         trio.run(_wait_for_stop, own)
@@ -244,43 +257,6 @@ async def _wait_for_stop(own: EmbeddedZooKeeper) -> None:
         await stop.wait()
 
 
-@contextlib.contextmanager
-def _started(folder: Path, port: int | None) -> Iterator[EmbeddedZooKeeper]:
-    """An embedded ZooKeeper on `port`, else on 2181 if that is free, else on any; stopped at the end."""
-    from delivery.embedded import EmbeddedZooKeeper
-
-    found = EmbeddedZooKeeper(folder, port=port or (ZOOKEEPER_PORT if port is None else None))
-    try:
-        found.start()
-    except PortInUse:
-        if port is not None:
-            raise
-        found = EmbeddedZooKeeper(folder)
-        found.start()
-    try:
-        yield found
-    finally:
-        found.stop()
-
-
-async def _keep_running(own: EmbeddedZooKeeper) -> None:
-    """Start the embedded ZooKeeper again when it ended by itself: a host without it can only wait."""
-    import trio
-
-    delay = _LOOK_SECONDS
-    while True:
-        await trio.sleep(delay)
-        if own.alive:
-            delay = _LOOK_SECONDS
-            continue
-        log.error("the embedded ZooKeeper ended by itself; starting it again (its log: %s)", own.log_file)
-        try:
-            await trio.to_thread.run_sync(own.start)
-        except HootError as error:
-            delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
-            log.error("the embedded ZooKeeper does not start; trying again in %.0f s: %s", delay, error.message)
-
-
 @contextlib.asynccontextmanager
 async def _until_stopped(own: EmbeddedZooKeeper | None) -> AsyncIterator[Any]:
     """The event that asks for the end; as long as the context lasts, the embedded ZooKeeper is kept running."""
@@ -288,14 +264,14 @@ async def _until_stopped(own: EmbeddedZooKeeper | None) -> AsyncIterator[Any]:
 
     async with _stop_signal() as stop, trio.open_nursery() as nursery:
         if own is not None:
-            nursery.start_soon(_keep_running, own)
+            nursery.start_soon(keep_running, own)
         yield stop
         nursery.cancel_scope.cancel()
 
 
 @contextlib.asynccontextmanager
 async def _stop_signal() -> AsyncIterator[Any]:
-    """An event that SIGTERM or Ctrl-C sets; a second Ctrl-C ends the process at once."""
+    """An event that SIGTERM, SIGHUP or Ctrl-C sets; a second Ctrl-C ends the process at once."""
     import trio
 
     stop = trio.Event()
@@ -308,7 +284,7 @@ async def _stop_signal() -> AsyncIterator[Any]:
                 log.info("stopping (%s); Ctrl-C ends it at once", signal.Signals(number).name)
                 stop.set()
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, *ends()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listen)
             yield stop

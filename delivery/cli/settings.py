@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from delivery.config import HostConfig
 
 
+_OPTIONS = ("zookeeper", "data")
+"""Settings that a command needs before it has them all."""
+
+
 def with_settings(config: HostConfig, settings: list[str]) -> HostConfig:
     """`config` with `NAME=VALUE` settings over it. Raises ConfigError."""
     import msgspec
@@ -21,6 +25,8 @@ def with_settings(config: HostConfig, settings: list[str]) -> HostConfig:
         if not equals or name not in config.__struct_fields__:
             known = ", ".join(config.__struct_fields__)
             raise ConfigError(f"--set {setting[:60]!r}: use NAME=VALUE with a name of {known}")
+        if name in _OPTIONS:
+            raise ConfigError(f"--set {name}: give --{name} instead")
         values[name] = value
     fields = {name: getattr(config, name) for name in config.__struct_fields__} | values
     try:

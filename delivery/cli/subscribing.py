@@ -93,7 +93,7 @@ class Subscribing(NamedTuple):
         for handler in logging.getLogger().handlers:
             # What the listener raises at its limit, and what follows, is no news to the user.
             handler.addFilter(lambda _: not listener.done.is_set())
-        name = self.name or _passing_name()
+        name = _passing_name() if self.name is None else self.name
         subscriber = Subscriber(name, zookeeper=zookeeper, force=self.force, member=self.member)
         subscription = subscriber.subscribe(
             self.queue, partitions=self.partitions, topics=self.topics or KEEP, start=self.start,
@@ -108,7 +108,9 @@ class Subscribing(NamedTuple):
         with recording, on_sigterm(partial(told.append, True)), subscriber:
             try:
                 while not told and not listener.done.wait(_LOOK_SECONDS) and subscription.error is None:
-                    pass
+                    if subscription.state == "stopped":  # by itself: this raises why
+                        subscriber.run()
+                        break
             finally:
                 if told:
                     listener.done.set()

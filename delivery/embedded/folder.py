@@ -61,6 +61,11 @@ class DataFolder:
 
     def prepare(self) -> None:
         """Make the folder and try that it can be written. Raises `DataFolderError`."""
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            name = os.fsencode(self.path).decode(errors="backslashreplace")
+            raise DataFolderError(f"Java cannot open {name}, whose name is no UTF-8") from None
         with self.errors("write"):
             self.data.mkdir(parents=True, exist_ok=True)
             for folder in (self.path, self.data):

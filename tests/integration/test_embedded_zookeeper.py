@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import shutil
 import socket
 import struct
@@ -205,6 +206,10 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         EmbeddedZooKeeper(tmp_path / "file").start()
     with pytest.raises(DataFolderError, match="cannot write the data folder"):
         EmbeddedZooKeeper(Path("/proc/hoot")).start()
+    odd = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(DataFolderError, match=r"Java cannot open .*\\xff"):
+        EmbeddedZooKeeper(odd).start()
+    assert not odd.exists()
 
 
 def test_without_pyspark_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,8 @@ def killed_when(folder: Path, word: str, *command: str) -> Iterator[set[int]]:
         )  # fmt: skip
         started = descendants(process.pid)
         assert process.poll() is None, (folder / "said").read_text()
+        beside = [pid for pid in started if os.getsid(pid) == process.pid]
+        assert beside == [], "Ctrl-C on a terminal reaches the command alone"
         process.kill()
         process.wait()
         yield started

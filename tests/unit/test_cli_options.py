@@ -10,6 +10,7 @@ import pytest
 import typer
 from hypothesis import given, strategies as st
 
+from delivery.cli import run
 from delivery.cli.options import (
     chosen,
     data_folder,
@@ -152,6 +153,14 @@ def test_a_header_is_split_at_its_first_equals_sign() -> None:
 def test_what_is_no_header_is_bad_use(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is no header"):
         parse_header(text)
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_data_folder_without_a_name_is_bad_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell gives that for a variable that is not set, and it would be the folder that one is in."""
+    for command in ("serve", "zookeeper"):
+        assert run([command, "--data", name]) == 2
+        assert "--data" in capsys.readouterr().err
 
 
 def test_the_data_folder_is_the_one_chosen_else_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

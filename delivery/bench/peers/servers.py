@@ -35,7 +35,7 @@ def running(
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "delivery.bench.peers.keeper", *command], stdin=subprocess.PIPE, stdout=output,
-            stderr=output, cwd=folder, env={**os.environ, **(environment or {})},
+            stderr=output, cwd=folder, env={**os.environ, **(environment or {})}, start_new_session=True,
         )  # fmt: skip
     try:
         _await(process, port, log)

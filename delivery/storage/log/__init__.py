@@ -22,6 +22,7 @@ The rules that everything rests on:
 
 from __future__ import annotations
 
+from delivery.storage.log.folder import check_layout
 from delivery.storage.log.store import SegmentedLog
 
-__all__ = ["SegmentedLog"]
+__all__ = ["SegmentedLog", "check_layout"]

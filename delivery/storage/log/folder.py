@@ -94,12 +94,20 @@ class DataFolder:
             with locked(self.path / "layout.lock"):
                 if not place.exists():
                     self._disk.write_file(place, msgspec.json.encode(LAYOUT))
-        try:
-            found = msgspec.json.decode(place.read_bytes(), type=Layout)
-        except msgspec.MsgspecError as error:
-            raise LayoutMismatch(f"{place} does not parse: {error}") from error
-        if found != LAYOUT:
-            raise LayoutMismatch(
-                f"data folder {self.path} has layout {found.kind} {found.version}; this version of Hoot reads"
-                f" {LAYOUT.kind} {LAYOUT.version}: start the version that wrote it, or name another folder"
-            )
+        check_layout(self.path)
+
+
+def check_layout(path: Path) -> None:
+    """Raises LayoutMismatch for a data folder of another layout version; one without any is fine."""
+    place = path / "layout.json"
+    if not place.exists():
+        return
+    try:
+        found = msgspec.json.decode(place.read_bytes(), type=Layout)
+    except msgspec.MsgspecError as error:
+        raise LayoutMismatch(f"{place} does not parse: {error}") from error
+    if found != LAYOUT:
+        raise LayoutMismatch(
+            f"data folder {path} has layout {found.kind} {found.version}; this version of Hoot reads"
+            f" {LAYOUT.kind} {LAYOUT.version}: start the version that wrote it, or name another folder"
+        )

@@ -30,9 +30,10 @@ def environment(zookeeper: str | None = None) -> dict[str, str]:
 class Child:
     """A `hoot` that keeps running, with what it says on standard output line by line."""
 
-    def __init__(self, *arguments: str, zookeeper: str | None = None) -> None:
+    def __init__(self, *arguments: str, zookeeper: str | None = None, before: Sequence[str] = ()) -> None:
+        """`before` is what starts it, such as `nohup`."""
         self.process = subprocess.Popen(
-            [*HOOT, *arguments], cwd=ROOT, env=environment(zookeeper), start_new_session=True,
+            [*before, *HOOT, *arguments], cwd=ROOT, env=environment(zookeeper), start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.lines: list[str] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -87,3 +89,32 @@ def test_a_command_loads_no_other_and_parses_no_idl_that_it_does_not_need(hoot: 
     assert {"kazoo", "delivery.client", "delivery.cli.queues"} <= found
     others = {"delivery.cli.serve", "delivery.cli.messages", "delivery.cli.subscriptions"}
     assert (others | {"trio", "starlette", "pydantic", "hoot_delivery_thrift"}) & found == set()
+
+
+def in_shell(command: str, zookeeper: str) -> subprocess.CompletedProcess[str]:
+    """A command line of bash, with `hoot` for the command."""
+    text = re.sub(r"\bhoot\b", shlex.join(HOOT), command)
+    return subprocess.run(
+        ["bash", "-c", text], capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=environment(zookeeper),
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"], ids=["in", "out", "error", "all"])
+def test_standard_streams_may_be_closed(client: Client, hoot: Hoot, queue: str, closed: str) -> None:
+    """Nothing that is opened later gets their numbers: what is printed would go to ZooKeeper."""
+    done = in_shell(f"hoot publish {queue} one {closed} && hoot scan {queue} {closed}", hoot.zookeeper)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert client.queue(queue).count(0, 0) + client.queue(queue).count(1, 0) + client.queue(queue).count(2, 0) == 1
+    assert in_shell(f"hoot publish {queue} {closed}", hoot.zookeeper).returncode == 0, "no lines, no messages"
+    assert in_shell(f"hoot queue delete {queue} {closed}", hoot.zookeeper).returncode == 2, "nobody can be asked"
+
+
+@pytest.mark.parametrize("command", ["--help", "queue list", "scan {queue}", "publish {queue} x"])
+def test_output_that_cannot_be_written_is_one_line(client: Client, hoot: Hoot, queue: str, command: str) -> None:
+    client.queue(queue).put(b"one")
+    done = in_shell(f"hoot {command.format(queue=queue)} > /dev/full", hoot.zookeeper)
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: (standard output: )?No space left on device\n", done.stderr)
+    told = json.loads(in_shell("hoot queue list --json > /dev/full", hoot.zookeeper).stderr)
+    assert (told["error"], told["message"]) == ("os_error", "No space left on device")

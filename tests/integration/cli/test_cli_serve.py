@@ -59,6 +59,19 @@ def test_a_data_folder_that_cannot_be_written_ends_the_start(tmp_path: Path, com
     assert file.read_text() == "not a folder"
 
 
+@pytest.mark.parametrize("layout", ['{"kind":"hoot-log","version":99}', "nonsense"])
+def test_a_data_folder_of_another_version_is_refused_before_anything_is_written_there(
+    tmp_path: Path, layout: str
+) -> None:
+    """An embedded ZooKeeper would begin with files of its own."""
+    (tmp_path / "layout.json").write_text(layout)
+    shown = Hoot("127.0.0.1:1")("serve", "--embedded", "--data", str(tmp_path), "--log-level", "error", status=1)
+    assert shown.stderr.startswith("error: ")
+    assert "--data" in shown.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["layout.json"]
+    assert (tmp_path / "layout.json").read_text() == layout
+
+
 def test_bad_settings_of_a_host_are_all_told_before_anything_starts(tmp_path: Path) -> None:
     hoot = Hoot("127.0.0.1:1")
     data = tmp_path / "data"
@@ -68,11 +81,13 @@ def test_bad_settings_of_a_host_are_all_told_before_anything_starts(tmp_path: Pa
     assert "window_messages" in shown
     for setting in ("nothing=1", "window_messages", "window_messages=many"):
         assert "error: " in hoot(*start, "--set", setting, status=2).stderr
+    for name in ("data", "zookeeper"):
+        assert f"give --{name} instead" in hoot(*start, "--set", f"{name}=x", status=2).stderr
     assert "error: " in hoot(*start, "--embedded", "--zookeeper", "127.0.0.1:1", status=2).stderr
     assert not data.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_host_exits_with_0_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     with Child("serve", "--embedded", "--data", str(tmp_path / "data")) as child:
         zookeeper = child.says(r"ZooKeeper: (\S+)")[1]

@@ -8,7 +8,9 @@ from functools import partial
 import pytest
 
 from delivery import Client
-from tests.integration.cli.running import SECONDS, Child, Hoot
+from subscriber.service import ListenerService
+from tests.integration.cli.calling import call
+from tests.integration.cli.running import SECONDS, Child, Hoot, environment
 from tests.integration.embedded import eventually
 from tests.saving import is_saved
 
@@ -45,6 +47,24 @@ def test_a_named_subscriber_prints_messages_and_resumes_where_it_stopped(
     eventually(lambda: hoot.json("subscription", "info", queue, "mine")["lag"] == 0, "acknowledged", SECONDS)
 
 
+@pytest.mark.parametrize("outlives", [False, True], ids=["", "nohup"])
+def test_a_subscriber_whose_terminal_is_closed_ends_and_under_nohup_goes_on(
+    client: Client, hoot: Hoot, queue: str, outlives: bool
+) -> None:
+    before = ["nohup"] if outlives else []
+    with Child("subscribe", queue, "--format", "body", zookeeper=hoot.zookeeper, before=before) as child:
+        eventually(lambda: client.subscriptions(queue) != [], "attached", SECONDS)
+        client.queue(queue).put(b"one")
+        child.says("one")
+        child.process.send_signal(signal.SIGHUP)
+        if outlives:
+            client.queue(queue).put(b"two")
+            child.says("two")
+            child.process.send_signal(signal.SIGTERM)
+        assert child.wait() == 0, child.errors
+    assert client.subscriptions(queue) == [], "it had no name, and is not left behind"
+
+
 def test_a_subscriber_without_a_name_leaves_nothing_behind(hoot: Hoot, queue: str) -> None:
     hoot("publish", queue, "one")
     assert hoot("subscribe", queue, "--from", "earliest", "--limit", "1", "--format", "body").stdout == "one\n"
@@ -57,6 +77,20 @@ def test_a_subscriber_without_a_name_leaves_nothing_behind(hoot: Hoot, queue: st
         assert child.lines == ["yes\n"]
         assert child.end(signal.SIGTERM) == 0
     assert hoot.json("subscription", "list", queue) == []
+
+
+def test_a_subscriber_that_ends_by_itself_ends_the_command_with_what_ended_it(
+    client: Client, hoot: Hoot, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(ListenerService, "_do", fail)
+    client.queue(queue).put(b"one")
+    done = call(["subscribe", queue, "--from", "earliest"], b"", environment(hoot.zookeeper))
+    assert (done.status, done.stdout) == (1, "")
+    assert "error: ZeroDivisionError: planted" in done.stderr.splitlines()
+    assert client.subscriptions(queue) == [], "it had no name, and is not left behind"
 
 
 def test_a_subscription_is_created_for_who_comes_later(hoot: Hoot, queue: str) -> None:
