@@ -126,8 +126,8 @@ def serve(
     """Run a region host: it stores what is published and pushes it to the subscribers.
 
     Without --zookeeper (and HOOT_ZOOKEEPER) it brings its own ZooKeeper, whose data is under the data folder, too.
-    SIGTERM, Ctrl-C and the end of its terminal stop it cleanly: its partitions go to other hosts, if there are any, what is out is waited for
-    and checkpoints are saved. A second Ctrl-C ends it at once.
+    SIGTERM, Ctrl-C and the end of its terminal stop it cleanly: its partitions go to other hosts, if there are any,
+    what is out is waited for and checkpoints are saved. A second Ctrl-C ends it at once.
     """
     import msgspec
 

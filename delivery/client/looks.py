@@ -28,34 +28,35 @@ class Looks:
         self._calls, self._owners = calls, owners
         self._patience = LOOK_SECONDS
         self._silent: dict[Address | None, HootError] = {}
-        """By address; None where there was no host to ask."""
+        """By the owner's address; None where there was no host to ask."""
+        self._unheard: dict[Address, HootError] = {}
+        """Hosts that did not answer `ask`: who observes nothing may serve all the same."""
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:  # noqa: ANN401 - a struct of the IDL
         """As Calls.call."""
-        self._check(self._owner(queue, partition))
+        owner = self._owner(queue, partition)
+        if (silence := self._silent.get(owner)) is not None:
+            raise again(silence)
         began = monotonic()
         try:
             return self._calls.call(queue, partition, method, *args, timeout=max(self._patience, LEAST_SECONDS))
         except HootError as error:
             self._patience -= monotonic() - began
             if isinstance(error, _SILENCE):
-                self._silent[self._owner(queue, partition)] = error
+                self._silent[owner] = error  # not who has it by now: nobody has asked that one
             raise
 
     def ask(self, host: HostRecord, method: str, *args: object) -> Any:  # noqa: ANN401 - as above
         """As Calls.ask."""
         address = (host.address, host.port)
-        self._check(address)
+        if (silence := self._unheard.get(address)) is not None:
+            raise again(silence)
         try:
             return self._calls.ask(host, method, *args, timeout=LOOK_SECONDS)
         except HootError as error:
             if isinstance(error, _SILENCE):
-                self._silent[address] = error
+                self._unheard[address] = error
             raise
-
-    def _check(self, address: Address | None) -> None:
-        if (error := self._silent.get(address)) is not None:
-            raise again(error)
 
     def _owner(self, queue: str, partition: int) -> Address | None:
         try:
