@@ -69,6 +69,22 @@ def test_help_version_and_completion_answer_without_an_engine() -> None:
     assert done.stdout.split() == ["subscribe", "subscription"]
 
 
+@pytest.mark.parametrize(
+    ("shell", "words", "found"),
+    [("bash", "hoot queue ", "create list info update delete purge copy"), ("bash", "hoot scan q --is", "--isolation"),
+     ("zsh", "hoot que", "queue"), ("fish", "hoot bench flo", "floor")],
+)  # fmt: skip
+def test_commands_and_options_are_completed_in_every_shell(shell: str, words: str, found: str) -> None:
+    asked = {
+        "_HOOT_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
+        "_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    done = subprocess.run(
+        HOOT, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT, env=environment() | asked, check=True
+    )
+    assert set(found.split()) <= set(re.findall(r"[\w-]+", done.stdout))
+
+
 def imported_by(*arguments: str, zookeeper: str | None = None) -> set[str]:
     code = f"import sys; from delivery.cli import run; run({arguments!r}); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
