@@ -8,6 +8,7 @@ push whose answer was lost calls nobody twice.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -76,9 +77,9 @@ class Holding:
                 yield message
 
     def hold(self, one: Unhandled) -> None:
-        """A message was not handled; ids of a key rise."""
+        """A message was not handled."""
         if one.key is not None and one.id not in self._unsettled:
-            self._keys.setdefault(one.key, []).append(one.id)
+            insort(self._keys.setdefault(one.key, []), one.id)
         self._unsettled[one.id] = one
 
     def settle(self, number: int) -> None:

@@ -18,8 +18,8 @@ Retry = Annotated[
     typer.Option(
         "--retry", metavar="NAME=VALUE", show_default=False,
         help="What becomes of messages that are not handled: order=key, first_seconds=5s, factor=2,"
-        " longest_seconds=10m, jitter=0.2, deliveries_max=5, crashes_max=3, timeout_seconds=30s or dead_letters=false;"
-        " without a value the default; repeatable.",
+        " longest_seconds=10m, jitter=0.2, deliveries_max=5, crashes_max=3, timeout_seconds=30s,"
+        " ack_timeout_seconds=5m or dead_letters=false; without a value the default; repeatable.",
     ),
 ]  # fmt: skip
 

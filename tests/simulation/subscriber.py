@@ -186,6 +186,7 @@ class _Dispatcher:
     def __init__(self, machine: Machine, slow: float) -> None:
         self._machine, self._slow = machine, slow
         self._free_at = 0.0
+        self.clock = lambda: machine.kernel.now
 
     def submit(self, _strand: object, job: Call) -> None:
         """A job, behind all others."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hypothesis import given, strategies as st
 
-from subscriber.manual import ManualMessage, Unacknowledged
+from subscriber.manual import Kept, ManualMessage, Unacknowledged
 from tests.unit.listening import message
 
 
@@ -18,15 +18,14 @@ class Desk:
 
     def __init__(self) -> None:
         self.unacknowledged = Unacknowledged()
-        self.given: list[tuple[str, bool]] = []
+        self.given: list[tuple[str, object]] = []
         self.messages: dict[int, ManualMessage] = {}
 
     def push(self, name: str, *numbers: int, repeated: range = range(0), in_order: bool = False) -> None:
         for number in numbers:
             self.messages[number] = self.unacknowledged.deliver(message(number))
-        self.unacknowledged.answer(
-            lambda acknowledged: self.given.append((name, acknowledged)), repeated, in_order=in_order
-        )
+        kept = Kept(lambda reply: self.given.append((name, reply)), in_order=in_order)
+        self.unacknowledged.answer(kept, repeated)
 
 
 def test_an_answer_waits_for_all_of_its_messages_in_whatever_order_and_for_no_other() -> None:
@@ -66,7 +65,10 @@ def test_an_empty_push_is_answered_when_all_that_was_pushed_before_has_ended() -
         SimpleNamespace(status=0, position=1, failures=None),
     )
     desk.unacknowledged.settle(
-        cast("Any", empty), cast("Any", reply), lambda ended: desk.given.append(("asked", ended)), repeated=False
+        cast("Any", empty),
+        cast("Any", reply),
+        lambda given: desk.given.append(("asked", given is reply)),
+        repeated=False,
     )
     assert desk.given == []
     desk.messages[1].ack()
@@ -107,10 +109,10 @@ def test_at_the_end_what_waits_is_given_up_and_later_acknowledgements_do_nothing
     desk.push("a", 1, 2)
     desk.messages[1].ack()
     desk.unacknowledged.end()
-    assert desk.given == [("a", False)]
+    assert desk.given == [("a", None)]
     desk.messages[2].ack()
     desk.push("late", 3)
-    assert desk.given == [("a", False), ("late", False)]
+    assert desk.given == [("a", None), ("late", None)]
 
 
 def test_a_message_is_what_it_was() -> None:
