@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,6 +15,9 @@ from delivery.dispatch.worker import Begin
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber import Retry
+from subscriber.abreast import Abreast, Work
+from subscriber.holding import RAISED, Unhandled
+from subscriber.inbox import PartitionInbox
 from subscriber.listeners import Calls, Form, ListenerFailed, check_listener
 from tests.dispatch import NotedLedger, simulated
 from tests.strategies import times
@@ -110,6 +114,57 @@ def test_a_callback_that_hangs_holds_up_its_key_alone_and_its_message_is_parked_
         assert 101 not in called
 
     simulated(story)
+
+
+class FakePush:
+    """A push of one message of a key, which writes down what becomes of it."""
+
+    again, is_whole, outstay_seconds = False, False, 30.0
+
+    def __init__(self, number: int, events: list[str], during: Callable[[], object] = bool) -> None:
+        self.turn, self._number, self._events, self._during = (1, 1), number, events, during
+
+    def begin(self) -> Work:
+        return Work([Message(self._number, b"", "", b"k", 0, "orders")], self._number)
+
+    def call(self, message: Message) -> None:
+        self._during()
+        self._events.append(f"{message.number} returns")
+
+    def handle(self) -> None:
+        self._events.append(f"{self._number} is handled as a whole")
+
+    def note(self, failed: ListenerFailed) -> Unhandled:
+        return Unhandled(failed.first, b"k", RAISED)
+
+    def end_early(self, _: int) -> bool:
+        return False
+
+    def end(self, *_: object) -> None:
+        self._events.append(f"{self._number} is answered")
+
+
+def test_a_list_is_not_taken_while_a_callback_of_one_of_its_keys_still_runs() -> None:
+    """A batch listener that is added meanwhile gets pushes as a whole, on another thread."""
+    clock, events, jobs, inbox = Clock(), list[str](), list[Callable[[], None]](), PartitionInbox()
+    abreast = Abreast(inbox, lambda _, job: jobs.append(job), clock)
+    inbox.begin((1, 1), 0)
+    whole = FakePush(2, events)
+    whole.is_whole = True
+
+    def during() -> None:
+        clock.now = 29.9
+        abreast.fail_late()
+        assert events == []
+        clock.now = 30
+        abreast.fail_late()
+        assert events == ["1 is answered"]
+        abreast.take(cast("Any", whole))
+
+    abreast.take(cast("Any", FakePush(1, events, during)))
+    assert abreast.due() == math.inf
+    jobs.pop()()
+    assert events == ["1 is answered", "1 returns", "2 is handled as a whole"]
 
 
 @times(1)

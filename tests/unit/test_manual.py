@@ -7,8 +7,11 @@ from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, strategies as st
 
+from delivery.errors import InvalidRequest
+from subscriber import Retry
 from subscriber.manual import Kept, ManualMessage, Unacknowledged
 from tests.unit.listening import message
 
@@ -110,9 +113,11 @@ def test_at_the_end_what_waits_is_given_up_and_later_acknowledgements_do_nothing
     desk.messages[1].ack()
     desk.unacknowledged.end()
     assert desk.given == [("a", None)]
-    desk.messages[2].ack()
+    assert not desk.messages[2].ack(), "it is somebody else's now"
+    assert desk.messages[1].ack(), "that counted"
     desk.push("late", 3)
     assert desk.given == [("a", None), ("late", None)]
+    assert not desk.messages[3].ack()
 
 
 def test_a_message_is_what_it_was() -> None:
@@ -141,3 +146,20 @@ def test_each_answer_is_given_once_with_its_last_acknowledgement_or_with_the_las
         free = {name for name, (_, in_order) in zip(left, pushes, strict=True) if not (in_order or left[name])}
         assert {name for name, _ in desk.given} == before | free
     assert len(desk.given) == len(pushes)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 8 * 86_400, "1"])
+def test_what_is_no_time_and_no_exception_is_refused_and_changes_nothing(seconds: Any) -> None:
+    desk = Desk()
+    desk.push("a", 1)
+    with pytest.raises(InvalidRequest, match="a message can be kept for 0 to 604800 seconds more"):
+        desk.messages[1].extend(seconds)
+    for why in (SystemExit(1), "no", Retry):
+        with pytest.raises(InvalidRequest, match="with an exception, or with nothing"):
+            desk.messages[1].nack(cast("Any", why))
+    assert desk.messages[1].ack()
+
+
+def test_a_message_without_a_subscription_can_be_acknowledged_in_tests_of_applications() -> None:
+    one = ManualMessage(7, b"", "", None, 0, "flights")
+    assert (one.ack(), one.nack(), one.extend(1)) == (True, False, False)

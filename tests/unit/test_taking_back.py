@@ -209,6 +209,33 @@ def test_without_a_limit_nothing_is_taken_back() -> None:
     desk.play(story)
 
 
+@pytest.mark.parametrize("order", ["partition", "key"])
+@pytest.mark.parametrize("to", [100, 102])
+def test_what_was_open_when_somebody_moved_the_position_fails_no_more(order: Order, to: int) -> None:
+    desk = Desk([batch(100, *"aaa"), batch(200, *"ab")], policy(order))
+    site = desk.site
+
+    async def story() -> None:
+        old = list(desk.got)
+        assert [one.number for one in old] == [100, 101, 102, 200, 201]
+        site.worker_now.abandon()
+        site.begin, site.moves, site.position = Begin(to, 1000, policy(order)), 1, to
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(site.worker().run, site.process)
+            await trio.sleep(1)
+            again = desk.numbers[5:]
+            assert again == [number for number in (101, 102, 200, 201) if number > to]
+            for number in again:
+                desk.last(number).ack()
+            await trio.sleep(1000)
+            assert desk.numbers[5:] == again, "nothing comes again by what was open before"
+            assert [one.ack() for one in old[: 1 if to == 100 else 3]] == [False] * (1 if to == 100 else 3)
+            assert (site.position, desk.parked) == (201, [])
+            nursery.cancel_scope.cancel()
+
+    desk.play(story)
+
+
 class Workers:
     """They acknowledge what they got, early, late, never, or give it back; in the end at once."""
 
