@@ -16,7 +16,7 @@ from delivery.metastore.policy import RetryPolicy
 from delivery.model import Message
 from subscriber import Retry
 from subscriber.abreast import Abreast, Work
-from subscriber.holding import RAISED, Unhandled
+from subscriber.holding import HELD, RAISED, Unhandled
 from subscriber.inbox import PartitionInbox
 from subscriber.listeners import Calls, Form, ListenerFailed, check_listener
 from tests.dispatch import NotedLedger, simulated
@@ -84,8 +84,10 @@ def test_how_long_several_listeners_may_take_together() -> None:
 class Bench:
     """A partition whose keys are worked off side by side, by callbacks some of which outstay their limit."""
 
-    def __init__(self, batches: list[bytes], random: Random, handle: Callable[[Message], object]) -> None:
-        self.strands = ScriptedStrands(random)
+    def __init__(
+        self, batches: list[bytes], random: Random, handle: Callable[[Message], object], within: float = 0.5
+    ) -> None:  # fmt: skip
+        self.strands = ScriptedStrands(random, within)
         policy = RetryPolicy(order="key", first_seconds=1, jitter=0, timeout_seconds=1_000_000)
         self.site = Site(batches, handle, Begin(0, 1, policy), strands=self.strands)
 
@@ -99,40 +101,45 @@ class Bench:
 def test_a_callback_that_hangs_holds_up_its_key_alone_and_its_message_is_parked_at_the_limit() -> None:
     async def story() -> None:
         called: list[int] = []
+        meanwhile: list[tuple[int, ...]] = []
 
         def handle(message: Message) -> None:
             called.append(message.number)
-            if called == [100]:
-                bench.outstay(100)
+            if message.number == 100 and not meanwhile:
                 while bench.strands.step():
                     pass
+                meanwhile.append((bench.site.position,))
+                bench.outstay(100)
+                meanwhile.append((bench.site.position, *(n for one in bench.site.ledger.parked for n in one.ids)))
 
-        bench = Bench([batch(100, *"aab"), batch(200, *"ab-")], Random(1), handle)
+        bench = Bench([batch(100, *"aab"), batch(200, *"ab-")], Random(1), handle, within=0)
         await bench.site.run(0.9)
-        assert [one.ids for one in bench.site.ledger.parked] == [(100, 101, 200)]
-        assert bench.site.position == 202
-        assert 101 not in called
+        assert meanwhile == [(0,), (202, 100, 101, 200)]
+        assert sorted(called) == [100, 102, 201, 202]
+        await bench.site.run(5)
 
     simulated(story)
 
 
 class FakePush:
-    """A push of one message of a key, which writes down what becomes of it."""
+    """A push of messages of a key, which writes down what becomes of it."""
 
-    again, is_whole, outstay_seconds = False, False, 30.0
+    is_whole, outstay_seconds = False, 30.0
 
-    def __init__(self, number: int, events: list[str], during: Callable[[], object] = bool) -> None:
-        self.turn, self._number, self._events, self._during = (1, 1), number, events, during
+    def __init__(
+        self, events: list[str], *numbers: int, during: Callable[[], object] = bool, again: bool = False
+    ) -> None:  # fmt: skip
+        self.turn, self._numbers, self._events, self._during, self.again = (1, 1), numbers, events, during, again
 
     def begin(self) -> Work:
-        return Work([Message(self._number, b"", "", b"k", 0, "orders")], self._number)
+        return Work([Message(number, b"", "", b"k", 0, "orders") for number in self._numbers], self._numbers[-1])
 
     def call(self, message: Message) -> None:
         self._during()
         self._events.append(f"{message.number} returns")
 
     def handle(self) -> None:
-        self._events.append(f"{self._number} is handled as a whole")
+        self._events.append(f"{self._numbers} is handled as a whole")
 
     def note(self, failed: ListenerFailed) -> Unhandled:
         return Unhandled(failed.first, b"k", RAISED)
@@ -140,31 +147,67 @@ class FakePush:
     def end_early(self, _: int) -> bool:
         return False
 
-    def end(self, *_: object) -> None:
-        self._events.append(f"{self._number} is answered")
+    def end(self, _: int, unhandled: list[Unhandled] | None) -> None:
+        told = "" if unhandled is None else f" with {[(one.id, one.kind) for one in unhandled]}"
+        self._events.append(f"{self._numbers} is answered{told}")
+
+
+class Late:
+    """A partition at whose message 1 the callback outstays its limit; `during` is what happens then."""
+
+    def __init__(self, during: Callable[[], object]) -> None:
+        self.clock, self.events, self.jobs = Clock(), list[str](), list[Callable[[], None]]()
+        self.inbox = PartitionInbox()
+        self.abreast = Abreast(self.inbox, lambda _, job: self.jobs.append(job), self.clock)
+        self.inbox.begin((1, 1), 0)
+        self._during = during
+
+    def run(self) -> list[str]:
+        self.take(FakePush(self.events, 1, 2, during=self._outstay))
+        assert self.abreast.due() == math.inf
+        while self.jobs:
+            self.jobs.pop(0)()
+        return self.events
+
+    def take(self, push: FakePush) -> None:
+        self.abreast.take(cast("Any", push))
+
+    def _outstay(self) -> None:
+        self.clock.now = 29.9
+        self.abreast.fail_late()
+        assert self.events == []
+        self.clock.now = 30
+        self.abreast.fail_late()
+        assert self.events == ["(1, 2) is answered"], "with both of them held"
+        assert [one.kind for one in self.inbox.holding.between(0, 9)] == [RAISED, HELD]
+        self._during()
+
+
+def test_what_comes_of_a_key_whose_callback_still_runs_is_answered_as_held() -> None:
+    def more_comes() -> None:
+        late.take(FakePush(late.events, 1, 2, again=True))
+        late.take(FakePush(late.events, 3))
+
+    late = Late(more_comes)
+    assert late.run() == [
+        "(1, 2) is answered", f"(1, 2) is answered with [(1, {HELD}), (2, {HELD})]", "(3,) is answered", "1 returns",
+    ]  # fmt: skip
+    assert [one.id for one in late.inbox.holding.between(0, 9)] == [1, 2, 3]
+    late.take(FakePush(late.events, 1, 2, again=True))
+    late.jobs.pop(0)()
+    assert late.events[4:] == ["1 returns"], "nothing is late any more"
 
 
 def test_a_list_is_not_taken_while_a_callback_of_one_of_its_keys_still_runs() -> None:
     """A batch listener that is added meanwhile gets pushes as a whole, on another thread."""
-    clock, events, jobs, inbox = Clock(), list[str](), list[Callable[[], None]](), PartitionInbox()
-    abreast = Abreast(inbox, lambda _, job: jobs.append(job), clock)
-    inbox.begin((1, 1), 0)
-    whole = FakePush(2, events)
-    whole.is_whole = True
 
-    def during() -> None:
-        clock.now = 29.9
-        abreast.fail_late()
-        assert events == []
-        clock.now = 30
-        abreast.fail_late()
-        assert events == ["1 is answered"]
-        abreast.take(cast("Any", whole))
+    def list_comes() -> None:
+        whole = FakePush(late.events, 3)
+        whole.is_whole = True
+        late.take(whole)
 
-    abreast.take(cast("Any", FakePush(1, events, during)))
-    assert abreast.due() == math.inf
-    jobs.pop()()
-    assert events == ["1 is answered", "1 returns", "2 is handled as a whole"]
+    late = Late(list_comes)
+    assert late.run() == ["(1, 2) is answered", "1 returns", "(3,) is handled as a whole"]
 
 
 @times(1)

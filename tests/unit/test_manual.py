@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import takewhile
 from types import SimpleNamespace
@@ -146,6 +147,29 @@ def test_each_answer_is_given_once_with_its_last_acknowledgement_or_with_the_las
         free = {name for name, (_, in_order) in zip(left, pushes, strict=True) if not (in_order or left[name])}
         assert {name for name, _ in desk.given} == before | free
     assert len(desk.given) == len(pushes)
+
+
+def test_a_limit_counts_from_the_end_of_the_callback_and_an_extension_from_now_and_the_later_one_holds() -> None:
+    now, rung = 100.0, list[float]()
+    unacknowledged = Unacknowledged(lambda: now, rung.append)
+    one, two = (unacknowledged.deliver(message(number)) for number in (1, 2))
+    assert unacknowledged.due(30) == math.inf, "the callback runs"
+    now = 105.0
+    unacknowledged.answer(Kept(bool, in_order=False), limit=30)
+    assert (unacknowledged.due(30), rung) == (135, [135])
+    assert unacknowledged.due(0) == math.inf
+    assert two.extend(10)
+    assert one.extend(100)
+    assert one.extend(50)
+    assert unacknowledged.due(30) == 135
+    assert two.ack()
+    assert unacknowledged.due(30) == 205
+    now = 204.9
+    assert unacknowledged.lapsed(30) == []
+    now = 205.0
+    assert unacknowledged.lapsed(30) == [one.taken]
+    assert one.nack()
+    assert rung[-1] == now
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 8 * 86_400, "1"])
