@@ -38,9 +38,12 @@ class Unhandled(msgspec.Struct, frozen=True):
 class Holding:
     """Of one partition."""
 
-    __slots__ = ("_keys", "_unsettled")
+    __slots__ = ("_earlier", "_floor", "_keys", "_unsettled")
 
     def __init__(self) -> None:
+        self._floor = 0
+        self._earlier: set[int] = set()
+        """What was handled of messages that were parked before all that was seen here, and may be so still."""
         self._unsettled: dict[int, Unhandled] = {}
         self._keys: dict[bytes, list[int]] = {}
         """The unsettled ids of each key, rising."""
@@ -61,9 +64,12 @@ class Holding:
         host knows it or not.
         """
         before, self._unsettled, self._keys = self._unsettled, {}, {}
+        earlier, self._earlier, self._floor = self._earlier, set(), floor
         known = {one.id: one for one in before.values() if one.id > after}
         for number, key in parked:
-            if number in before or not floor < number <= position:
+            if number in earlier:
+                self._earlier.add(number)
+            elif number in before or not floor < number <= position:
                 known[number] = before.get(number) or Unhandled(number, key, HELD)
         for number in sorted(known):
             self.hold(known[number])
@@ -81,10 +87,13 @@ class Holding:
         if one.key is not None and one.id not in self._unsettled:
             insort(self._keys.setdefault(one.key, []), one.id)
         self._unsettled[one.id] = one
+        self._earlier.discard(one.id)
 
     def settle(self, number: int) -> None:
         """A message was handled, or given up; nothing when it is not held."""
         one = self._unsettled.pop(number, None)
+        if one is not None and number <= self._floor:
+            self._earlier.add(number)
         if one is not None and one.key is not None:
             ids = self._keys[one.key]
             ids.remove(number)
