@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from delivery import logs
 from subscriber.manual import Unacknowledged
 from subscriber.strands import Job
 from subscriber.taking_back import TakingBack
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 REST_SECONDS: Final = 0.02
 """Between two looks that nothing but the time asks for."""
+AGAIN_SECONDS: Final = 1.0
+"""Until the next look, when nothing could be done by the last one."""
+
+log = logs.logger(__name__)
 
 
 class _Watched(NamedTuple):
@@ -82,7 +87,12 @@ class Lapsing:
                 following = min(following, one.due)
                 continue
             self._looked_after.add(one.what)
-            one.submit(partial(self._look_after, one))
+            try:
+                one.submit(partial(self._look_after, one))
+            except RuntimeError as error:  # the system has no thread for it now
+                log.warning("nobody can look after what is late: %s", error)
+                self._looked_after.discard(one.what)
+                following = now + AGAIN_SECONDS
         return following
 
     def _found(self) -> Iterator[_Watched]:

@@ -22,7 +22,7 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call as ThriftCall, load_idl
 from subscriber.attachment import Attachment
-from subscriber.inbox import Inbox, Turn
+from subscriber.inbox import Inbox, PartitionInbox, Turn
 from subscriber.listeners import Abandoned, check_listener
 from subscriber.manual import ManualMessage
 from subscriber.registration import Plan, SubscriberZooKeeper
@@ -60,7 +60,8 @@ class SimulatedSubscriber(Machine):
         self._token = f"token-{name}-{port}"
         self._hinted = trio.Event()
         self._service: Service | None = None
-        self._acknowledged: set[tuple[int, int]] = set()
+        self._acknowledged: dict[tuple[int, int], int] = {}
+        """In which beginning of the inbox; what another owner begins ahead of all that was seen here may come twice."""
 
     async def run(self, record: SubscriptionRecord) -> None:
         """Listen and keep registered, until crashed."""
@@ -115,16 +116,19 @@ class SimulatedSubscriber(Machine):
 
     def _turn(self, partition: int) -> tuple[Turn, int]:
         """The epoch and run of the push that is being handled, and the number of moves that it follows."""
+        inbox = self._inbox(partition)
+        return inbox.turn, inbox._moves
+
+    def _inbox(self, partition: int) -> PartitionInbox:
         assert self._service is not None
-        inbox = self._service.inbox._partitions[partition]
-        return inbox._turn, inbox._moves
+        return self._service.inbox.partition(partition)
 
     def _take(self, message: Any) -> None:
         """Of a message that is acknowledged by hand."""
         kernel, calm = self.kernel, self.script.calm
         if not self.alive:
             raise Abandoned
-        if (message.partition, message.number) in self._acknowledged:
+        if self._acknowledged.get((message.partition, message.number)) == self._inbox(message.partition).beginning:
             kernel.fail(AssertionError(f"{self.name} gets {message.number} again, which it has acknowledged"))
         what = 1.0 if calm else kernel.between(0, 1)
         if what < 0.05:
@@ -141,7 +145,7 @@ class SimulatedSubscriber(Machine):
         if not message.ack():
             self.kernel.note("too late", self.name, *place)
             return
-        self._acknowledged.add(place)
+        self._acknowledged[place] = self._inbox(message.partition).beginning
         self.kernel.note("handled", self.name, *place, message.body, *self._turn(message.partition))
         if not self.script.calm and self.kernel.chance(self.script.dying):
             self.crash()
