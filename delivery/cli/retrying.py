@@ -51,7 +51,7 @@ def _parser(name: str) -> Callable[[str], object]:
 
 
 def described(retry: RetryPolicy) -> str:
-    """The policy in a line: what waits, for how long, what becomes of a message that fails and fails, and time limits."""
+    """The policy in a line: what waits, for how long, what becomes of what fails and fails, and the limits of time."""
     waits = "its key waits" if retry.order == "key" else "its partition waits"
     pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
     ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
