@@ -48,10 +48,13 @@ def filled(client: Client, name: str) -> str:
     return name
 
 
-def trim(client: Client, name: str) -> None:
+def trim(client: Client, running: Engine, name: str) -> None:
+    """Drop some messages; the host, which keeps what came last in its memory for a while, begins anew."""
     before = client.queue(name).bounds(0).messages
     client.update_queue(name, retention_bytes=1 << 20)
     eventually(lambda: client.queue(name).bounds(0).messages < before, "retention drops messages")
+    running.host.kill()
+    running.host.start()
 
 
 def options(running: Engine, queue: str, *, stream: bool = False, **others: str) -> ReadOptions:
@@ -67,7 +70,7 @@ def test_a_batch_whose_messages_are_dropped_before_they_are_read_fails(client: C
     readers = [HootReader(options(trimming, queue, failOnDataLoss=word)) for word in ("true", "false")]
     planned = [reader.partitions() for reader in readers]
     first = planned[0][0].span[2] + 1  # type: ignore[attr-defined]
-    trim(client, queue)
+    trim(client, trimming, queue)
     with pytest.raises(MessagesLost, match="vanished before they were read"):
         rows(readers[0], planned[0])
     assert 0 < rows(readers[1], planned[1]) < COUNT
@@ -86,7 +89,7 @@ def test_a_stream_that_limits_hold_back_tells_what_vanished_before_it(client: Cl
         reader = HootStreamReader(options(trimming, queue, stream=True, **given))
         begin = reader.initialOffset()
         found.append((reader, reader.latestOffset(begin, reader.getDefaultReadLimit())))
-    trim(client, queue)
+    trim(client, trimming, queue)
     (strict, at), (lenient, place) = found
     with pytest.raises(MessagesLost, match="vanished before the stream got to them"):
         strict.latestOffset(at, strict.getDefaultReadLimit())
