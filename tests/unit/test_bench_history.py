@@ -30,10 +30,18 @@ def test_the_last_run_of_the_same_on_the_same_kind_of_machine_counts(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "arguments", [["live", "--json"], ["live", "--runs", "3"], ["--json", "live", "--runs=3"]], ids=" ".join
+    "arguments", [["live", "--json"], ["live", "--runs", "3"], ["live", "--json", "--runs=3"]], ids=" ".join
 )
 def test_how_often_and_how_it_is_printed_is_not_what_is_measured(arguments: list[str]) -> None:
     assert what(arguments) == "live"
+
+
+def test_the_order_of_options_is_not_what_is_measured() -> None:
+    wanted = "filter --apart --filter 'body.n < 1' --size 8"
+    assert what(["filter", "--size=8", "--filter", "body.n < 1", "--apart"]) == wanted
+    then = a_run(arguments="filter --size 8 --apart --filter 'body.n < 1' --runs 3")
+    assert last_like(a_run(arguments=wanted), [then]) == then
+    assert last_like(a_run(arguments=wanted), [a_run(arguments="filter --size 9 --apart")]) is None
 
 
 def test_figures_are_those_of_the_summary_and_of_each_peer() -> None:
