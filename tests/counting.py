@@ -56,15 +56,19 @@ class Allocations(Instructions):
     def __init__(self, least: int, *folders: str) -> None:
         super().__init__(*folders)
         self._least, self._before = least, 0
+        self._looking = threading.Lock()
         self._last: dict[int, CodeType] = {}
         """By thread."""
 
     def _within(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if event == "opcode":
-            now, thread = tracemalloc.get_traced_memory()[0], threading.get_ident()
-            if now - self._before >= self._least:
-                self._counts[self._last.get(thread, frame.f_code)] += now - self._before
-            self._before, self._last[thread] = now, frame.f_code
+            thread = threading.get_ident()
+            with self._looking:  # or two threads would both see what one of them has allocated
+                now = tracemalloc.get_traced_memory()[0]
+                grown, self._before = now - self._before, now
+            if grown >= self._least:
+                self._counts[self._last.get(thread, frame.f_code)] += grown
+            self._last[thread] = frame.f_code
         return self._within
 
 

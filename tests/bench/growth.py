@@ -59,16 +59,18 @@ class Given(NamedTuple):
 
     @contextmanager
     def engine(self, processes: int = 1) -> Iterator[Setup]:
-        """What cases stand on, of 100 bytes a message."""
+        """What cases stand on, of 100 bytes a message; it is warm."""
         with (
             tempfile.TemporaryDirectory(prefix="hoot-growth-") as folder,
             LocalEngine(Path(folder), processes=processes) as engine,
             connect(engine.address, deadline=60.0) as client,
         ):
-            yield Setup(
+            setup = Setup(
                 size=100, messages=self.messages(500_000), durability=self.durability, folder=Path(folder),
                 client=client, zookeeper=engine.address, host_pid=engine.host.pid,
             )  # fmt: skip
+            live(msgspec.structs.replace(setup, messages=self.messages(50_000)))
+            yield setup
 
 
 def partitions(given: Given) -> Iterator[Found]:

@@ -18,7 +18,7 @@ FEW, MANY = 100, 1000
 """Messages in a batch."""
 PER_MESSAGE, PER_PUT, PER_POLLED = 16, 85, 46
 """Of instructions: a quarter more than there are, since versions of Python differ by some."""
-COPIES, COPIES_READ = 3.5, 2.5
+COPIES, COPIES_READ = 3.5, 2.3
 """A batch is cut out of its frame, copied for its checksum, given the owner's header; then read and checked again."""
 
 
