@@ -21,11 +21,12 @@ from delivery.bench.stage import (
     attached_all,
     beside_raw,
     check,
+    firsts,
     publish_all,
     publish_paced,
+    put_first,
     queue_for,
     rated,
-    served,
 )
 from delivery.client import Queue
 from delivery.client.accumulator import ROW_BYTES, Limits
@@ -33,16 +34,19 @@ from delivery.model import Message
 
 
 def live(setup: Setup) -> Result:
-    """From the first `put` to the last callback; acknowledged and checkpointed."""
-    with queue_for(setup) as queue, attached(setup, queue, "latest") as consumer:
-        served(setup)
-        cost = Cost(setup.host_pid)
+    """From the first `put` to the last callback; acknowledged and checkpointed.
+
+    Of several partitions each has got a message before.
+    """
+    expected = setup.messages + firsts(setup)
+    with queue_for(setup) as queue, attached(setup, queue, "latest", expected=expected) as consumer:
+        first, cost = put_first(setup, queue), Cost(setup.host_pid)
         begun = time.monotonic_ns()
         receipts = publish_all(setup, queue)
         found = consumer.outcome()
         told = cost.beside(rated("live", setup, setup.messages, found.last_ns - begun))
-        used = check(setup, queue, receipts, consumer)
-        touched = len(used) if setup.partitions > 1 else None
+        check(setup, queue, first + receipts, consumer)
+        touched = len({receipt.result().partition for receipt in receipts}) if first else None
         return beside_raw(setup, queue, msgspec.structs.replace(told, touched=touched))
 
 

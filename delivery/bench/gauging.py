@@ -65,9 +65,11 @@ def _memory_mib(pid: int, name: str) -> int:
 
 
 def _family(pid: int) -> list[int]:
+    """The process, its children, which the kernel lists by the thread that started them, and theirs."""
     found = [pid]
     for one in found:  # which grows
-        found += map(int, _read(one, f"task/{one}/children").split())
+        for thread in Path(f"/proc/{one}").glob("task/[0-9]*"):
+            found += map(int, _read(one, f"task/{thread.name}/children").split())
     return found
 
 

@@ -209,10 +209,18 @@ def attached(setup: Setup, queue: Queue, start: str, **more: Any) -> Iterator[Co
         yield consumer
 
 
-def served(setup: Setup) -> None:
-    """Return when all partitions of a subscription have a worker; of one alone that is no time to speak of."""
-    if setup.partitions > 1:
-        wait_until(lambda: workers(setup.client) >= setup.partitions, "every partition is served", ATTACH_SECONDS)
+def firsts(setup: Setup) -> int:
+    """How many messages `put_first` puts: of one partition alone the first message is no time to speak of."""
+    return setup.partitions if setup.partitions > 1 else 0
+
+
+def put_first(setup: Setup, queue: Queue) -> list[Receipt]:
+    """A message for each partition, when all have a worker. They are stored: every partition has its files."""
+    if not firsts(setup):
+        return []
+    wait_until(lambda: workers(setup.client) >= setup.partitions, "every partition is served", ATTACH_SECONDS)
+    with queue.publisher() as publisher:
+        return [publisher.put(bytes(setup.size), partition=partition) for partition in range(setup.partitions)]
 
 
 @contextmanager
@@ -231,15 +239,11 @@ def attached_all(setup: Setup, queue: Queue) -> Iterator[list[Consumer]]:
 # -- the check
 
 
-def check(setup: Setup, queue: Queue, receipts: Sequence[Receipt], consumer: Consumer) -> dict[int, list[int]]:
-    """Raise BenchFailed unless exactly what was published arrived, in order, and the checkpoints are at the end.
-
-    Gives the ids of what was published, by partition.
-    """
+def check(setup: Setup, queue: Queue, receipts: Sequence[Receipt], consumer: Consumer) -> None:
+    """Raise BenchFailed unless exactly what was published arrived, in order, and the checkpoints are at the end."""
     wanted = published(receipts)
     check_delivered(wanted, consumer.delivered())
     check_checkpoints(setup.client, queue.name, consumer.task.name, wanted)
-    return wanted
 
 
 def workers(client: Client) -> int:

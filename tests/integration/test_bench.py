@@ -127,6 +127,7 @@ def test_many_partitions_are_measured_beside_one(tmp_path: Path, engine: LocalEn
         found = spread(setup)
         assert (found.case, found.partitions) == ("spread", 40)
         assert 30 < (found.touched or 0) <= 40
+        assert found.messages == MESSAGES, "without the first one of each partition"
         assert found.ratio_to_one == pytest.approx(found.messages_per_second / (found.one_per_second or 0), abs=0.01)
         setup.keyed = True
         assert spread(setup).touched == 40

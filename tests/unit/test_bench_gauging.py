@@ -27,6 +27,10 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKER!r}])"
+THREADED = f"import threading; threading.Thread(target=lambda: exec({PARENT!r})).start()"
+KINDS = pytest.mark.parametrize(
+    "source", [WORKER, PARENT, THREADED], ids=["alone", "with a child", "with a child of a thread"]
+)
 
 
 @contextmanager
@@ -47,7 +51,7 @@ def running(source: str) -> Iterator[tuple[int, Callable[[str], None]]]:
         yield process.pid, tell
 
 
-@pytest.mark.parametrize("source", [WORKER, PARENT], ids=["alone", "with a child"])
+@KINDS
 def test_what_was_held_for_a_moment_counts_until_the_next_one_begins(source: str) -> None:
     with running(source) as (pid, tell):
         cost, before = Cost(pid), resident_mib(pid)
@@ -58,7 +62,7 @@ def test_what_was_held_for_a_moment_counts_until_the_next_one_begins(source: str
         assert (Cost(pid).peak_mib() or 0) < before + 20
 
 
-@pytest.mark.parametrize("source", [WORKER, PARENT], ids=["alone", "with a child"])
+@KINDS
 def test_processor_time_is_counted_from_the_last_beginning_on_and_told_for_a_million(source: str) -> None:
     found = result("live", 100, 500_000, 1.0)
     with running(source) as (pid, tell):
