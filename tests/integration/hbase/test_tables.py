@@ -13,7 +13,7 @@ import pytest
 
 from delivery.errors import InvalidRequest, StorageUnavailable
 from delivery.hbase import NoTable, Tables, parse_gateways
-from delivery.hbase.tables import REQUEST_BYTES
+from delivery.hbase.requests import REQUEST_BYTES
 from tests.hbase.settings import FRAME_MIB
 from tests.integration.embedded import eventually
 
