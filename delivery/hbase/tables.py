@@ -127,7 +127,7 @@ class Tables:
 
     def get_all(self, table: str, rows: Sequence[bytes], columns: Sequence[bytes]) -> dict[bytes, Cells]:
         """The same of several rows; without those that have none of the cells."""
-        return self._again(lambda connection: dict(connection.table(table).rows(rows, columns)))
+        return self._of_many(table, lambda connection: dict(connection.table(table).rows(rows, columns)))
 
     def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
         """Put rows, in as few requests as fit. Each row is put as a whole; of several rows any part may be there
@@ -261,7 +261,16 @@ class Tables:
         self._mutate(table, batches, attributes)
 
     def _mutate(self, table: str, batches: list[Any], attributes: Cells) -> None:
-        self._again(lambda connection: connection.client.mutateRows(table.encode(), batches, attributes))
+        self._of_many(table, lambda connection: connection.client.mutateRows(table.encode(), batches, attributes))
+
+    def _of_many(self, table: str, work: Callable[[Any], _T]) -> _T:
+        """What is done to several rows: there HBase does not say that it is their table that is gone."""
+        try:
+            return self._again(work)
+        except StorageUnavailable as error:
+            if type(error) is StorageUnavailable:
+                self.families(table)
+            raise
 
     def _again(self, work: Callable[[Any], _T]) -> _T:
         """Do what may be done twice, until it was done or the deadline is over."""

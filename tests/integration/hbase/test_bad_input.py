@@ -92,7 +92,7 @@ def test_a_table_that_is_gone_is_not_made_anew_by_whoever_starts_later_either(si
     for _ in range(2):
         with (
             pytest.raises(HootError, match=f"the table {table} of HBase is not there any more"),
-            site.client.queue("dropped").publisher(timeout=5) as publisher,
+            site.client.queue("dropped").publisher(timeout=60) as publisher,
         ):
             publisher.put(b"y")
         assert table not in site.tables.names()
