@@ -45,7 +45,7 @@ def fence(place: Place, epoch: int, store: str, layout: Layout, word: bytes) -> 
     for _ in range(TRIES):
         rows = place.tables.get_all(place.table, [place.row, keys.TABLE_ROW], [keys.OWNER, keys.TABLE])
         if rows.get(keys.TABLE_ROW, {}).get(keys.TABLE) != word:
-            raise gone(place.table, "was emptied, or made anew")
+            raise gone(place.table, f"was emptied, or made anew (batch:table of its row ff ff is not {word.decode()})")
         cell = rows.get(place.row, {}).get(keys.OWNER)
         found = None if cell is None else records.decode_owner(cell)
         if found is not None:

@@ -79,6 +79,17 @@ def test_a_queue_whose_messages_are_gone_is_not_served_as_an_empty_one(
     assert bodies_of(store) == [b"body"], "it was restored"
 
 
+def test_whoever_knows_that_it_is_the_right_table_may_say_so(data: Data, register: Register) -> None:
+    store = host(data, register, 1)
+    data[TABLE] = {keys.TABLE_ROW: {keys.TABLE: b"another"}}
+    with pytest.raises(MessagesGone) as raised:
+        store.open(KEY, 2, KEEP)
+    word = register.table_of(KEY.queue, KEY.generation)
+    assert f"batch:table of its row ff ff is not {word}" in raised.value.message
+    data[TABLE][keys.TABLE_ROW][keys.TABLE] = word.encode()
+    store.open(KEY, 2, KEEP)
+
+
 def test_another_partition_of_an_emptied_table_is_not_opened_either(data: Data, register: Register) -> None:
     """By a host that has one of it open, and knows the table."""
     store = host(data, register, 1)
