@@ -244,7 +244,7 @@ def test_what_was_open_when_somebody_moved_the_position_fails_no_more(order: Ord
 
 @pytest.mark.parametrize("order", ["partition", "key"])
 def test_a_failure_is_told_of_what_was_pushed_before_the_partition_was_recalled(order: Order) -> None:
-    """The host, which gives it to another member, waits for these answers; the empty push that asks has its own turn."""
+    """The host, which gives it to another member, waits for these answers; the empty push that asks has a new turn."""
     now, given = 0.0, list[tuple[str, Any]]()
     unacknowledged, inbox = Unacknowledged(lambda: now), PartitionInbox()
     taken: list[ManualMessage] = []
