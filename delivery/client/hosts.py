@@ -75,11 +75,10 @@ class Owners:
         Of several live hosts not `avoid`. An owner at `dead` counts as none. Raises NoHost, MetadataUnavailable,
         UnknownQueue.
         """
-        with self._lock:
-            found = self._known.get(queue, {}).get(partition)
-            loaded, silence = queue in self._known, self._silence
-        if found is not None:
+        if (found := self.known(queue, partition)) is not None:
             return found
+        with self._lock:
+            loaded, silence = queue in self._known, self._silence
         if silence is not None and monotonic() < silence[1]:
             raise again(silence[0])
         try:
@@ -94,6 +93,11 @@ class Owners:
         with self._lock:
             self._known.setdefault(queue, {}).update(addresses)
         return addresses[partition]
+
+    def known(self, queue: str, partition: int) -> Address | None:
+        """What `address` would give without a look at ZooKeeper."""
+        with self._lock:
+            return self._known.get(queue, {}).get(partition)
 
     def may_serve(self, queue: str, partition: int, address: Address) -> bool:
         """Whether a host that is silent can still be the partition's owner: it lives, and no other host is recorded.
