@@ -38,6 +38,17 @@ LOOKED_AT_ONCE = 8
 """Subscriptions that are looked at side by side."""
 
 
+class Backlog(msgspec.Struct, frozen=True):
+    """What of a partition its slowest subscription has not acknowledged."""
+
+    messages: int
+    bytes: int
+    subscription: str
+    """Which one that is; empty where publishers wait for none."""
+    full: bool
+    """Whether publishers wait for it."""
+
+
 class StoredPartition(msgspec.Struct, frozen=True):
     """What a partition holds. Ids are 0 when it holds nothing; `host` is None when its numbers cannot be had now."""
 
@@ -51,6 +62,8 @@ class StoredPartition(msgspec.Struct, frozen=True):
     bytes: int
     archived: tuple[ArchivedRange, ...] = ()
     """The files of its archive, oldest first; the numbers above count what is in them alone, too."""
+    backlog: Backlog | None = None
+    """Of a queue that limits it; None as long as it was not measured."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -225,7 +238,9 @@ class Admin:
                 raise
             return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0)
         first, last = MessageId(info.firstId), MessageId(info.lastId)
-        return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
+        told = info.backlog
+        backlog = None if told is None else Backlog(told.messages, told.bytes, told.subscription, told.full)
+        return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes, backlog=backlog)
 
     def _host(self, queue: str, partition: int) -> str:
         address, port = self._owners.address(queue, partition)

@@ -37,6 +37,7 @@ from delivery.errors import (
     NoHost,
     NotOwner,
     OutOfSequence,
+    QueueFull,
     ServiceStopping,
     StorageUnavailable,
     Throttled,
@@ -48,7 +49,8 @@ WINDOW_MAX = 16
 
 # Answers that promise that this attempt was not stored. Any other error that may go away leaves it open.
 _NOT_STORED = (
-    ClockWrong, MetadataUnavailable, NoHost, NotOwner, OutOfSequence, ServiceStopping, StorageUnavailable, Throttled,
+    ClockWrong, MetadataUnavailable, NoHost, NotOwner, OutOfSequence, QueueFull, ServiceStopping, StorageUnavailable,
+    Throttled,
 )  # fmt: skip
 
 
