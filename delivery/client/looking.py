@@ -174,7 +174,7 @@ class Looking:
         return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
 
 
-def _holds(backlog: Any, name: str) -> bool:
+def _holds(backlog: Any, name: str) -> bool:  # noqa: ANN401 - Backlog of the IDL, or None
     """Whether publishers wait for that subscription, as the owner tells."""
     return backlog is not None and backlog.full and backlog.subscription == name
 

@@ -7,7 +7,7 @@ so that whoever measures (`dispatch.backlogs`) is told as soon as half of a limi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +25,12 @@ class Floor(msgspec.Struct, frozen=True):
 
     position: int
     subscription: str
+
+
+def lowest(positions: Mapping[str, int]) -> Floor | None:
+    """The floor of subscriptions that are at these positions; of several at the same one the first by name."""
+    slowest = min(positions, key=lambda name: (positions[name], name), default=None)
+    return None if slowest is None else Floor(positions[slowest], slowest)
 
 
 class Backlog:

@@ -98,7 +98,20 @@ class OwnedPartition:
     Losing it closes its feed: readers and waiters get the reason. The same partition owned again is another object.
     """
 
-    __slots__ = ("_reader", "backlog", "epoch", "feed", "ids", "key", "sealed", "settings", "stored", "traffic", "use", "version")
+    __slots__ = (
+        "_reader",
+        "backlog",
+        "epoch",
+        "feed",
+        "ids",
+        "key",
+        "sealed",
+        "settings",
+        "stored",
+        "traffic",
+        "use",
+        "version",
+    )
 
     def __init__(
         self, key: PartitionKey, settings: QueueSettings, epoch: int, version: int, state: PartitionState,

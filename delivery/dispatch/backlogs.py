@@ -1,7 +1,7 @@
 """Measuring how much the subscriptions of a host's partitions have before them, where a queue limits that.
 
 Who is attached is delivered to by the owner of the partition, so its position is at hand. The others' positions are in
-the metadata, where they change only when somebody moves them. Publishers decide by `cluster.backlog` what is in between.
+the metadata, where they change only when somebody moves them. What is in between `cluster.backlog` adds up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from delivery import hop, logs
-from delivery.cluster.backlog import Floor
+from delivery.cluster.backlog import Floor, lowest
 from delivery.cluster.partition import OwnedPartition
 from delivery.dispatch.crew import Crew
 from delivery.dispatch.plan import Attached
@@ -159,8 +159,7 @@ def _floor(partition: int, saved: Awaited, serving: Iterable[Delivering]) -> Flo
             positions.pop(record.name, None)
         elif worker is not None:
             positions[record.name] = worker.position
-    slowest = min(positions, key=lambda name: (positions[name], name), default=None)
-    return None if slowest is None else Floor(positions[slowest], slowest)
+    return lowest(positions)
 
 
 async def _measure_one(owned: OwnedPartition, floor: Floor | None, *, trimmed: bool) -> None:

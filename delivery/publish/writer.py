@@ -47,8 +47,8 @@ class PartitionWriter:
     def take(self, pending: PendingPublish) -> Entry | None:
         """Stamp the batch, ready to be stored; None when it has ended already or follows one under way.
 
-        Raises QueueClosed, QueueFull and what `admission.admit`, `Producers.find` and `IdClock.take` raise; then nothing has
-        changed.
+        Raises QueueClosed, QueueFull and what `admission.admit`, `Producers.find` and `IdClock.take` raise; then
+        nothing has changed.
         """
         if pending.after is not None:
             return self._take_copied(pending, pending.after)

@@ -15,6 +15,7 @@ from delivery.errors import (
     HootError,
     InvalidRequest,
     MessageTooLarge,
+    QueueFull,
     Throttled,
     UnknownOutcome,
     UnknownPartition,
@@ -51,6 +52,22 @@ def test_a_buffer_that_stays_full_is_an_error() -> None:
             under_test.put_many([bytes(90)] * 50)
         with pytest.raises(HootError):
             under_test.close()
+
+
+def test_a_full_queue_is_waited_for_and_told_when_there_was_no_room_in_time() -> None:
+    full = QueueFull("partition orders/0 is full")
+    with ScriptedHost(lambda number: full if number < 4 else "store") as host, publisher(host) as under_test:
+        receipts = under_test.put_many([b"a", b"b"])
+        assert [receipt.result(SECONDS).partition for receipt in receipts] == [0, 0]
+        assert host.published > 4
+    with ScriptedHost(lambda number: full) as host:
+        under_test = publisher(host, timeout=0.5)
+        receipt = under_test.put(b"c")
+        with pytest.raises(QueueFull, match="orders/0 is full"):
+            receipt.result(SECONDS)
+        with pytest.raises(QueueFull):
+            under_test.close()
+    assert host.bodies == []
 
 
 def test_bad_messages_are_refused_before_anything_is_sent() -> None:

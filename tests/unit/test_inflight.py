@@ -15,6 +15,7 @@ from delivery.errors import (
     InvalidRequest,
     NotOwner,
     OutOfSequence,
+    QueueFull,
     StorageUnavailable,
     Throttled,
     UnknownOutcome,
@@ -97,7 +98,9 @@ def test_a_fenced_owner_leaves_the_outcome_open() -> None:
     assert isinstance(error, UnknownOutcome)
 
 
-@pytest.mark.parametrize("refusal", [ClockWrong("hours behind"), StorageUnavailable("it could not be opened")])
+@pytest.mark.parametrize(
+    "refusal", [ClockWrong("hours behind"), QueueFull("a limit"), StorageUnavailable("it could not be opened")]
+)
 def test_a_host_that_cannot_store_says_so_for_good_and_may_be_able_to_in_time(refusal: HootError) -> None:
     made, batches = opened(count=2)
     launched(made)
