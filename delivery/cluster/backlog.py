@@ -54,9 +54,7 @@ class Backlog:
     @property
     def amount(self) -> Amount:
         """What is not acknowledged, with what is being stored; at most so much."""
-        if self.floor is None:
-            return NOTHING
-        return self._measured + Amount(self._taken_messages, self._taken_bytes)
+        return NOTHING if self.floor is None else self._at_most
 
     def take(self, messages: int, size: int) -> None:
         """A batch is on its way into the store."""
@@ -79,19 +77,24 @@ class Backlog:
 
     def is_full(self, settings: QueueSettings) -> bool:
         """Whether publishers have to wait."""
-        return self.is_known and self._part(settings) >= 1
+        return self.floor is not None and self._part(settings) >= 1
 
     def check(self, key: PartitionKey, settings: QueueSettings) -> None:
         """Raises QueueFull when publishers have to wait."""
-        part = self._part(settings) if self.is_known else 1.0
-        if part >= ASKED_AT:
+        part = self._part(settings)
+        if part >= ASKED_AT or not self.is_known:
             self.ask()
-        if self.is_known and part >= 1:
+        if part >= 1 and self.floor is not None:
             raise self._refusal(key, settings)
 
+    @property
+    def _at_most(self) -> Amount:
+        """The amount; without a floor what was taken since it was measured, as somebody may have subscribed since."""
+        return self._measured + Amount(self._taken_messages, self._taken_bytes)
+
     def _part(self, settings: QueueSettings) -> float:
-        """How much of its limit, of that which is nearer, it has reached."""
-        amount, most, size = self.amount, settings.backlog_messages, settings.backlog_bytes
+        """How much of its limit, of that which is nearer, it has reached at most."""
+        amount, most, size = self._at_most, settings.backlog_messages, settings.backlog_bytes
         return max(0 if most is None else amount.messages / most, 0 if size is None else amount.bytes / size)
 
     def _refusal(self, key: PartitionKey, settings: QueueSettings) -> QueueFull:

@@ -28,9 +28,9 @@ from delivery.storage.base import NOTHING, PartitionKey
 log = logs.logger(__name__)
 
 REFRESH_SECONDS: Final = 5.0
-"""Between two looks at what nobody asks for, and at the positions of those who are not attached."""
-FULL_SECONDS: Final = 1.0
-"""The same of a queue whose publishers wait: somebody may have deleted what they wait for."""
+"""Between two looks at what nobody asks for."""
+SAVED_SECONDS: Final = 1.0
+"""Between two readings of the positions of those who are not attached: new ones come, and what is waited for goes."""
 PAUSE_SECONDS: Final = 0.1
 """Between two measurings, however often one is asked for."""
 REST: Final = 20.0
@@ -127,16 +127,16 @@ class Backlogs:
                 partitions.setdefault(key.queue, []).append(owned)
         for queue, some in partitions.items():
             try:
-                saved = await self._positions(queue, full=any(one.backlog.is_full(one.settings) for one in some))
+                saved = await self._positions(queue)
                 for one in some:
                     await _measure_one(one, _floor(one.key.partition, saved, serving.get(queue, ())), trimmed=trimmed)
             except HootError as error:
                 log.debug("how much the subscriptions of %s have before them cannot be told: %s", queue, error)
 
-    async def _positions(self, queue: str, *, full: bool) -> Awaited:
+    async def _positions(self, queue: str) -> Awaited:
         """As they were saved, not long ago."""
         known, now = self._saved.get(queue), trio.current_time()
-        if known is not None and now < known.at + max(FULL_SECONDS if full else REFRESH_SECONDS, REST * known.seconds):
+        if known is not None and now < known.at + max(SAVED_SECONDS, REST * known.seconds):
             return known.positions
         found = await hop.run_sync(self._records.awaited, queue)
         self._saved[queue] = _Saved(found, trio.current_time(), trio.current_time() - now)
@@ -166,7 +166,7 @@ async def _measure_one(owned: OwnedPartition, floor: Floor | None, *, trimmed: b
     """Nothing is read where the floor has not moved: what came since was added up."""
     backlog, settings = owned.backlog, owned.settings
     trimmed = trimmed and (settings.ttl_seconds is not None or settings.retention_bytes is not None)
-    if backlog.is_known and not trimmed and floor == backlog.floor:
+    if floor is not None and not trimmed and floor == backlog.floor:
         return
     mark, watermark = backlog.mark(), owned.watermark
     found = NOTHING if floor is None else await owned.measure(floor.position, watermark)

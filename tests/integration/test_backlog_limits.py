@@ -102,7 +102,7 @@ def test_a_full_queue_refuses_in_time_says_why_and_holds_who_waits_until_there_i
             queue.put(b"%d" % number)
         eventually(lambda: len(heard) == LIMIT + 1 + 3 * LIMIT, "everything is delivered")
         assert heard[LIMIT] == b"waits"
-    assert "too much" not in heard
+    assert b"too much" not in heard
 
 
 def test_the_publisher_that_batches_slows_down_to_what_is_handled_and_loses_nothing(
@@ -143,6 +143,7 @@ def test_a_limit_of_bytes_counts_what_is_not_acknowledged_whatever_lies_before_t
     with subscriber:
         queue.put_many([b"x"] * 20_000)
         eventually(lambda: len(heard) == 20_000, "the small ones are handled")
+    eventually(lambda: (found := backlog(client)) is not None and found.subscription == "audit", "it counts")
     before = queue.count(0, 0)
     full(queue, bytes(20_000))
     assert 14 <= queue.count(0, 0) - before <= 17, "by their own size, not by the mean of all that is stored"
@@ -173,10 +174,10 @@ def test_replays_and_subscriptions_of_other_partitions_hold_nobody_up(client: Cl
     for _ in range(LIMIT - 1):
         queue.put(b"y", partition=0)
     queue.put_many([NewMessage(b"x", partition=1)] * (LIMIT - 1))
-    eventually(lambda: backlog(client) is not None, "the backlog is measured")
+    eventually(lambda: (found := backlog(client)) is not None and found.subscription == "real", "it counts")
     found = backlog(client)
     assert found is not None
-    assert (found.messages, found.subscription, found.full) == (LIMIT - 1, "real", False)
+    assert (found.messages, found.full) == (LIMIT - 1, False)
 
 
 def test_a_host_that_was_killed_knows_it_again(running: Engine, client: Client) -> None:
