@@ -34,7 +34,7 @@ def show_queue(found: QueueInfo) -> None:
         ("durability", settings.durability),
         ("ttl", span(settings.ttl_seconds)),
         ("retention", size(settings.retention_bytes)),
-        *([("publishers wait at", " or ".join(_limits(settings)))] if settings.has_backlog_limit else []),
+        *([("publishers wait at", _limits(settings))] if settings.has_backlog_limit else []),
         ("body limit", size(settings.body_bytes_max)),
         *([] if settings.layout is None else [("layout", settings.layout)]),
         *([] if settings.archive is None else [("archive", settings.archive)]),
@@ -52,13 +52,13 @@ def show_queue(found: QueueInfo) -> None:
         _show_archived(found.partitions)
 
 
-def _limits(settings: QueueSettings) -> list[str]:
+def _limits(settings: QueueSettings) -> str:
     found = []
     if settings.backlog_messages is not None:
         found.append(f"{number(settings.backlog_messages)} messages")
     if settings.backlog_bytes is not None:
         found.append(size(settings.backlog_bytes))
-    return [f"{one} of a partition that are not acknowledged" for one in found]
+    return f"{' or '.join(found)} of a partition that are not acknowledged"
 
 
 def _show_backlogs(partitions: Sequence[StoredPartition]) -> None:
