@@ -207,6 +207,8 @@ class Admin:
 
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
+        if keys is not None and (isinstance(keys, str | bytes) or not all(isinstance(key, bytes) for key in keys)):
+            raise InvalidRequest(f"keys to release are several, each of them bytes, or None for all: not {keys!r:.60}")
         return self._catalog.release_parked(queue, name, keys, wall.ms())
 
     def seek(
