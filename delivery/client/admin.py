@@ -207,7 +207,9 @@ class Admin:
 
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
-        if keys is not None and (isinstance(keys, str | bytes) or not all(isinstance(key, bytes) for key in keys)):
+        given: object = keys
+        several = isinstance(given, Collection) and not isinstance(given, str | bytes)
+        if given is not None and not (several and all(isinstance(key, bytes) for key in keys or ())):
             raise InvalidRequest(f"keys to release are several, each of them bytes, or None for all: not {keys!r:.60}")
         return self._catalog.release_parked(queue, name, keys, wall.ms())
 

@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     ),
     "no partition to move": (seeking("earliest", partitions=[]), InvalidRequest, "at least one partition"),
     "keys that are text": (
-        lambda world: world.client.release(world.queue_name, "billing", ["k"]), InvalidRequest, "each of them bytes"
+        lambda world: world.client.release(world.queue_name, "billing", ["k"]), InvalidRequest, "of them bytes"  # type: ignore[list-item]
     ),
     "one key to release": (
         lambda world: world.client.release(world.queue_name, "billing", b"k"), InvalidRequest, "several"  # type: ignore[arg-type]
