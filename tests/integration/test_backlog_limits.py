@@ -203,6 +203,8 @@ def test_whoever_is_asked_why_it_is_silent_says_so(running: Engine, client: Clie
     shown = call(["queue", "info", "orders"], b"", environment(running.address)).stdout
     assert "50 messages of a partition that are not acknowledged" in shown
     assert any(line.split()[-2:] == ["audit", "wait"] for line in shown.splitlines()), shown
+    told = call(["publish", "orders", "x", "--timeout", "500ms"], b"", environment(running.address))
+    assert (told.status, "orders/0 is full" in told.stderr) == (1, True)
     go = threading.Event()
     subscriber = Subscriber("audit", zookeeper=running.address)
     subscriber.subscribe("orders", listener=lambda _: go.wait(30) and None)
