@@ -91,7 +91,8 @@ class Backlogs:
             self._limited.pop(owned.key, None)
 
     def queue_changed(self, before: QueueRecord, _: QueueRecord | None) -> None:
-        """The settings of a queue may have changed, as those of its partitions have by now."""
+        """The settings of a queue may have changed, as those of its partitions have by now, or it is another one."""
+        self._saved.pop(before.name, None)
         for owned in self._owned:
             if owned.key.queue == before.name:
                 self.taken(owned)
