@@ -70,6 +70,11 @@ def backlog(client: Client, name: str = "orders") -> Backlog | None:
     return client.queue_info(name).partitions[0].backlog
 
 
+def counts(client: Client, subscription: str = "audit") -> None:
+    """Returns when the host knows of the subscription: what comes before that is taken."""
+    eventually(lambda: (found := backlog(client)) is not None and found.subscription == subscription, "it counts")
+
+
 def goes_on(queue: Queue) -> None:
     """Publishing works again, soon."""
     queue.put(b"again", timeout=30)
@@ -121,6 +126,7 @@ def test_the_publisher_that_batches_slows_down_to_what_is_handled_and_loses_noth
     subscriber = Subscriber("audit", zookeeper=running.address)
     subscriber.subscribe("orders", listener=slowly)
     with subscriber, queue.publisher(batch_messages=50, linger_ms=0.5, timeout=60) as publisher:
+        counts(client)
         bodies = [b"%d" % number for number in range(3000)]
         for body in bodies:
             publisher.put(body)
@@ -143,7 +149,7 @@ def test_a_limit_of_bytes_counts_what_is_not_acknowledged_whatever_lies_before_t
     with subscriber:
         queue.put_many([b"x"] * 20_000)
         eventually(lambda: len(heard) == 20_000, "the small ones are handled")
-    eventually(lambda: (found := backlog(client)) is not None and found.subscription == "audit", "it counts")
+    counts(client)
     before = queue.count(0, 0)
     full(queue, bytes(20_000))
     assert 14 <= queue.count(0, 0) - before <= 17, "by their own size, not by the mean of all that is stored"
@@ -174,7 +180,7 @@ def test_replays_and_subscriptions_of_other_partitions_hold_nobody_up(client: Cl
     for _ in range(LIMIT - 1):
         queue.put(b"y", partition=0)
     queue.put_many([NewMessage(b"x", partition=1)] * (LIMIT - 1))
-    eventually(lambda: (found := backlog(client)) is not None and found.subscription == "real", "it counts")
+    counts(client, "real")
     found = backlog(client)
     assert found is not None
     assert (found.messages, found.full) == (LIMIT - 1, False)
