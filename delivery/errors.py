@@ -186,6 +186,16 @@ class Fenced(HootError):
     retryable = True
 
 
+class QueueFull(HootError):
+    """A subscription has as much of the partition before it as the queue's limit allows; nothing was stored.
+
+    Retryable: there is room again when that subscription has acknowledged some, or is deleted.
+    """
+
+    code = "queue_full"
+    retryable = True
+
+
 class OutOfSequence(HootError):
     """A producer's batch came before its predecessor; send them again in order."""
 

@@ -21,6 +21,7 @@ from tests.chaos.proxy import Proxy
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
 from tests.integration.test_kills import killed_at_random
+from tests.integration.verdicts import judged, judged_any
 
 pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 Options = Callable[..., tuple[str, ...]]
@@ -55,10 +56,13 @@ def test_messages_are_delivered_scanned_and_readable_in_the_table(
             second = queue.put(b"bread", topic="food", partition=0)
             third = queue.put(b"", partition=1)
             eventually(lambda: subscriber.distinct() == 3, "all three at the callback")
+            judged(client, "orders", "recorder", "idle")
             running.host.kill()
+            judged_any(client, "orders", "recorder", ("host_unreachable", "no_owner"))
             running.host.start()
             fourth = queue.put(b"milk", topic="drinks", partition=0)
             eventually(lambda: subscriber.distinct() == 4, "the fourth at the callback")
+            judged(client, "orders", "recorder", "idle")
         finally:
             subscriber.kill()
         with queue.scanner() as scanner:

@@ -287,7 +287,7 @@ def test_what_hbase_expired_while_nobody_had_the_partition_is_passed_over() -> N
     later.open(KEY, 2, QueueSettings(ttl_seconds=3600))
     assert bodies_of(later) == [b"d"]
     assert later.bounds(KEY).first_id == now
-    assert later.count(KEY, 0, 2 * now) == 1
+    assert later.measure(KEY, 0, 2 * now).messages == 1
 
 
 def test_trimming_deletes_rows_unless_hbase_will() -> None:
