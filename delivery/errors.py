@@ -186,6 +186,16 @@ class Fenced(HootError):
     retryable = True
 
 
+class QueueFull(HootError):
+    """A subscription has as much of the partition before it as the queue's limit allows; nothing was stored.
+
+    Retryable: there is room again when that subscription has acknowledged some, or is deleted.
+    """
+
+    code = "queue_full"
+    retryable = True
+
+
 class OutOfSequence(HootError):
     """A producer's batch came before its predecessor; send them again in order."""
 
@@ -298,6 +308,15 @@ class ProtocolError(HootError):
     """The peer sent what no correct peer sends; the connection is closed."""
 
     code = "protocol_error"
+
+
+class MessagesGone(HootError):
+    """What was stored of a queue is not in the store any more: somebody dropped it, emptied it, or named another store.
+
+    Nothing is stored in its place, as if there had been nothing: it is brought back, or the queue is deleted.
+    """
+
+    code = "messages_gone"
 
 
 class LayoutMismatch(HootError):

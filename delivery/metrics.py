@@ -23,6 +23,11 @@ LABELS_MAX: Final = 2000
 OTHER: Final = "other"
 
 _COMMIT_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_BACKLOGS: Final = (
+    ("backlog_messages", "Not acknowledged by the slowest subscription, worst partition, where the queue limits it"),
+    ("backlog_bytes", "What they take, of the partition with most"),
+    ("full_partitions", "Partitions whose publishers wait for a subscription"),
+)
 _GROUP_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -35,6 +40,16 @@ class Lag(msgspec.Struct, frozen=True):
     """Between the times of the last stored and the last acknowledged message; 0 when all is acknowledged."""
     unacknowledged: int
     """Messages pushed and not yet answered."""
+
+
+class QueueBacklog(msgspec.Struct, frozen=True):
+    """What the slowest subscription of a partition has before it, where the queue limits that."""
+
+    queue: str
+    messages: int
+    bytes: int
+    full: bool
+    """Publishers wait."""
 
 
 class Tally(Collector):
@@ -153,6 +168,10 @@ class Metrics:
         """Gauges of how far each subscription is behind, asked for at each scrape."""
         self.registry.register(_LagCollector(lags))
 
+    def watch_backlogs(self, backlogs: Callable[[], Iterable[QueueBacklog]]) -> None:
+        """Gauges of what publishers may have to wait for, asked for at each scrape."""
+        self.registry.register(_BacklogCollector(backlogs))
+
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -183,3 +202,20 @@ class _LagCollector(Collector):
             worst, messages = found.get(names, (0.0, 0))
             found[names] = (max(worst, lag.seconds), messages + lag.unacknowledged)
         return found
+
+
+class _BacklogCollector(Collector):
+    def __init__(self, backlogs: Callable[[], Iterable[QueueBacklog]]) -> None:
+        self._backlogs = backlogs
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        found: dict[str, tuple[int, int, int]] = {}
+        for one in self._backlogs():
+            queue = one.queue if one.queue in found or len(found) < LABELS_MAX else OTHER
+            messages, size, full = found.get(queue, (0, 0, 0))
+            found[queue] = max(messages, one.messages), max(size, one.bytes), full + one.full
+        for at, (name, text) in enumerate(_BACKLOGS):
+            family = GaugeMetricFamily(f"hoot_queue_{name}", text, labels=("queue",))
+            for queue, numbers in found.items():
+                family.add_metric((queue,), numbers[at])
+            yield family

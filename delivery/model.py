@@ -121,6 +121,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Messages older than this are dropped, a segment at a time. None keeps them."""
     retention_bytes: int | None = None
     """The oldest segments of a partition are dropped above this size. None keeps them."""
+    backlog_messages: int | None = None
+    """Publishers to a partition wait while a subscription has not acknowledged so many of its messages. None: never."""
+    backlog_bytes: int | None = None
+    """The same by the size of what is not acknowledged."""
     body_bytes_max: int = BODY_BYTES_DEFAULT
     layout: Layout | None = None
     """Of the messages in HBase, for good; None as the hosts are set up. No other store has layouts."""
@@ -130,6 +134,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Retention drops only what is archived, however long nobody archives anything."""
     closed: bool = False
     """Nothing can be published to it; it takes what is copied from another queue, under the ids of there."""
+
+    @property
+    def has_backlog_limit(self) -> bool:
+        """Whether publishers may have to wait for subscriptions."""
+        return self.backlog_messages is not None or self.backlog_bytes is not None
 
 
 class ArchivedRange(msgspec.Struct, frozen=True, array_like=True):
@@ -158,6 +167,7 @@ def check_settings(settings: QueueSettings) -> QueueSettings:
         wrong.append(f"ttl must be 1 second to 100 years, not {settings.ttl_seconds} s")
     if settings.retention_bytes is not None and not 1 << 20 <= settings.retention_bytes <= 1 << 60:
         wrong.append(f"retention must be at least 1 MiB, not {settings.retention_bytes} bytes")
+    wrong += _wrong_backlog(settings)
     if settings.archive is not None and not ARCHIVE_FOLDER.match(settings.archive):
         wrong.append(f"archive must be the absolute path of a folder, not {settings.archive[:80]!r}")
     if not 1 <= settings.body_bytes_max <= BODY_BYTES_LIMIT:
@@ -165,6 +175,21 @@ def check_settings(settings: QueueSettings) -> QueueSettings:
     if wrong:
         raise InvalidRequest("; ".join(wrong))
     return settings
+
+
+def _wrong_backlog(settings: QueueSettings) -> list[str]:
+    messages, size, kept = settings.backlog_messages, settings.backlog_bytes, settings.retention_bytes
+    wrong = []
+    if messages is not None and not 1 <= messages <= 1 << 50:
+        wrong.append(f"backlog messages must be at least 1, not {messages}")
+    if size is not None and not 1 << 10 <= size <= 1 << 60:
+        wrong.append(f"backlog bytes must be at least 1 KiB, not {size} bytes")
+    if size is not None and kept is not None and size >= kept:
+        wrong.append(
+            f"retention would drop what is above {kept} bytes before publishers wait at a backlog of {size} bytes: let"
+            " the backlog be the smaller one"
+        )
+    return wrong
 
 
 def encode_headers(headers: Mapping[str, bytes]) -> bytes:

@@ -39,6 +39,14 @@ struct ReadReply {
   3: i64 watermark      // the last id that is complete now
 }
 
+/* What the slowest subscription of a partition has before it, as far as it was not acknowledged when that was measured. */
+struct Backlog {
+  1: i64 messages
+  2: i64 bytes
+  3: string subscription        // empty for none
+  4: bool full                  // publishers wait for it: queue_full
+}
+
 struct PartitionInfo {
   1: i32 partition
   2: i64 firstId
@@ -47,6 +55,7 @@ struct PartitionInfo {
   5: i64 bytes
   6: i64 epoch
   7: bool closed        // nothing can be published here, and nothing that was is on its way: lastId is the last one
+  8: optional Backlog backlog   // absent where the queue does not limit it, or it was not measured yet
 }
 
 /* One message of the plain face. On put: partition and id are ignored. */
@@ -187,6 +196,7 @@ struct Observation {
   43: i64 waitingFor
   44: i64 waitingMs
   45: string waitingTrouble
+  46: bool holding
 }
 
 /* A transaction that has begun (docs/transactions.md). */

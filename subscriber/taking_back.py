@@ -49,7 +49,7 @@ class TakingBack:
             if self._unacknowledged.open.get(taken.number) is not taken:
                 continue  # it had to wait for one before it
             if not (answers := self._told(taken)):
-                self._unacknowledged.take_back([taken])  # the position was moved since: it comes again, or is passed
+                self._disown(taken)
                 continue
             error = _error(taken, limit)
             failure = unhandled(taken.number, taken.key, error)
@@ -62,6 +62,13 @@ class TakingBack:
             found.append(TakenBack(push, failure, error))
         self._unacknowledged.give()
         return found
+
+    def _disown(self, taken: Taken) -> None:
+        """The position was moved since it came: it comes again, or is passed, and nobody is to take it for handled."""
+        for kept in taken.answers:
+            if kept.push is not None:
+                kept.reply = self._answer(Status.SKIPPED, kept.push.after, ())
+        self._unacknowledged.take_back([taken])
 
     def _told(self, taken: Taken) -> list[Kept]:
         """The answers by which the host can be told of it."""
@@ -80,24 +87,29 @@ class TakingBack:
 
     def _end_run(self, taken: Taken, failure: Unhandled) -> None:
         """Everything behind it waits."""
-        inbox, first = self._inbox, taken.number
+        inbox = self._inbox
         behind = self._behind(taken)
         repeated = [one for one in behind if any(kept.again for kept in one.answers)]  # which are parked
-        self._hold(repeated)
-        kept = [one for one in self._unacknowledged.answers if one.turn == inbox.turn and not (one.given or one.again)]
-        own = next((at for at, one in enumerate(kept) if one in taken.answers), None)
         recalled = [taken, *(one for one in behind if one not in repeated)]
-        inbox.recall(first, (one.number for one in recalled), fails=own is not None)
+        own = list(taken.answers)
+        # Also what belongs to an earlier turn: a host that recalls a partition still counts what it is answered there.
+        others = {kept: None for one in recalled for kept in one.answers if not kept.again}
+        fails = any(one.turn == inbox.turn for one in own)  # else its push is still to come in this turn
+        if fails:
+            open_now = self._unacknowledged.answers
+            kept = [one for one in open_now if one.turn == inbox.turn and not (one.given or one.again)]
+            first = next(at for at, one in enumerate(kept) if one in own)
+            others |= dict.fromkeys(kept[first:])
+        self._hold(repeated)
+        inbox.recall(taken.number, (one.number for one in recalled), fails=fails)
         self._close([taken, *behind])
-        if own is None:
-            return  # the host repeats it in a turn of which its push has not come yet
-        kept[own].reply = self._failed(kept[own], failure)
-        for one in kept[own + 1 :]:
-            assert one.push is not None
-            one.in_order, one.reply = True, self._answer(Status.SKIPPED, one.push.after, ())
+        for one in others:
+            one.in_order, one.reply = True, self._not_handled(one, failure, told=one in own)
 
-    def _failed(self, kept: Kept, failure: Unhandled) -> Any:  # noqa: ANN401 - a PushReply
+    def _not_handled(self, kept: Kept, failure: Unhandled, *, told: bool) -> Any:  # noqa: ANN401 - a PushReply
         assert kept.push is not None
+        if not told:
+            return self._answer(Status.SKIPPED, kept.push.after, ())
         handled = failure.id - 1
         held = self._inbox.holding.between(kept.push.after, handled)
         return self._answer(Status.FAILED, handled, [*held, failure])

@@ -98,9 +98,9 @@ class Scene:
                 firstId=bounds.first_id, lastId=bounds.last_id, messages=bounds.messages, bytes=bounds.bytes
             )
         if method == "countMessages":
-            return self.store.count(key, *args[2:])
+            return self.store.measure(key, *args[2:]).messages
         if method == "locateMessages":
-            return locate(partial(self.store.count, key), *args[2:])
+            return locate(partial(self.store.measure, key), *args[2:])
         assert method == "read"
         chunk = self.store.read(key, args[0].after, 1)
         whole = b"" if chunk is None or (b"hoot." in chunk.data and not self.asides) else chunk.data
@@ -131,5 +131,5 @@ class Scene:
             both = ArchivedStore(self.store, lambda keys: [self.recorded(one.partition) for one in keys])
             both.refresh([(key, str(self.folder))])
             assert batches_of(both, key) == batches
-            assert both.count(key, 0, ID_MAX) == sum(one.messages for one in files)
+            assert both.measure(key, 0, ID_MAX).messages == sum(one.messages for one in files)
         assert visible == paths

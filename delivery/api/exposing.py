@@ -39,7 +39,7 @@ Value = Callable[[Sequence[Observation]], float | None]
 
 _GAUGES: Final[tuple[tuple[str, str, Value], ...]] = (
     ("backlog_messages", "Published and not acknowledged", lambda seen: _total(one.lag for one in seen)),
-    ("backlog_bytes", "What they take, by mean size", lambda seen: _total(one.lag_bytes for one in seen)),
+    ("backlog_bytes", "What they take", lambda seen: _total(one.lag_bytes for one in seen)),
     (
         "oldest_unacknowledged_seconds", "Age of the oldest message that is not acknowledged",
         lambda seen: None if any(one.lag is None for one in seen) else max(one.lag_seconds for one in seen),
@@ -80,7 +80,8 @@ class Exposing(Collector):
         """Counted in those partitions whose position is not above `until`, and in those that are at their end."""
         near = [seen for seen in one.partitions if until < seen.position < seen.last]
         rest = [seen for seen in one.partitions if not until < seen.position < seen.last]
-        return Standing(one.queue, one.subscription, [*near, *await self._deliveries.counted(one.queue, rest)])
+        counted = await self._deliveries.counted((one.queue, one.subscription), rest)
+        return Standing(one.queue, one.subscription, [*near, *counted])
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""

@@ -70,7 +70,7 @@ class Deliveries:
         found = [self._noted(seen, at) for seen in observations(delivery, at, known)]
         told = await _ask(delivery, found)
         answered = [_answered(one, told.get(one.partition, ())) for one in found]
-        return [self._packed(one) for one in await self.counted(place[0], answered)]
+        return [self._packed(one) for one in await self.counted(place, answered)]
 
     def _note_state(self, state: State) -> None:
         """On kazoo's thread: since when there is no connection."""
@@ -86,14 +86,14 @@ class Deliveries:
         lost = self._zookeeper_lost
         return seen if lost is None else msgspec.structs.replace(seen, zookeeper_lost_ms=at.ms(lost))
 
-    async def counted(self, queue: str, seen: Sequence[Observation]) -> list[Observation]:
+    async def counted(self, place: tuple[str, str], seen: Sequence[Observation]) -> list[Observation]:
         """With their lags, as far as this host owns the partitions still."""
-        found = list(seen)
+        found, (queue, name) = list(seen), place
 
         async def count(at: int, owned: OwnedPartition) -> None:
             async with self._counting:
                 try:
-                    found[at] = await _with_lag(found[at], owned)
+                    found[at] = await _with_lag(found[at], owned, name)
                 except HootError as error:
                     log.debug("the lag of %s/%d cannot be told: %s", queue, found[at].partition, error)
 
@@ -110,16 +110,17 @@ class Deliveries:
         return self._idl.Observation(**fields)
 
 
-async def _with_lag(seen: Observation, owned: OwnedPartition) -> Observation:
+async def _with_lag(seen: Observation, owned: OwnedPartition, subscription: str) -> Observation:
     if seen.position >= seen.last:
         return msgspec.structs.replace(seen, lag=0, lag_bytes=0)
-    lag = await owned.count(seen.position, seen.last)
-    bounds = await owned.bounds()
+    amount = await owned.measure(seen.position, seen.last)
     chunk = await owned.read_stored(seen.position, 1)
     header = None if chunk is None else chunk.headers[0]
     oldest = 0 if header is None else MessageId(max(header.base_id, seen.position + 1)).timestamp_ms
-    size = round(lag * bounds.bytes / bounds.messages) if bounds.messages else 0
-    return msgspec.structs.replace(seen, lag=lag, lag_bytes=size, oldest_ms=oldest if lag else 0)
+    return msgspec.structs.replace(
+        seen, lag=amount.messages, lag_bytes=amount.bytes, oldest_ms=oldest if amount.messages else 0,
+        holding=owned.holds(subscription),
+    )  # fmt: skip
 
 
 async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, Answer]:

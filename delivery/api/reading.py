@@ -88,8 +88,17 @@ class Reading:
         bounds = await owned.bounds()
         return self._idl.PartitionInfo(
             partition=partition, firstId=bounds.first_id, lastId=bounds.last_id, messages=bounds.messages,
-            bytes=bounds.bytes, epoch=owned.epoch, closed=closed,
+            bytes=bounds.bytes, epoch=owned.epoch, closed=closed, backlog=self._backlog(owned),
         )  # fmt: skip
+
+    def _backlog(self, owned: OwnedPartition) -> Any:
+        backlog, settings = owned.backlog, owned.settings
+        if not (settings.has_backlog_limit and backlog.is_known):
+            return None
+        amount, name = backlog.amount, "" if backlog.floor is None else backlog.floor.subscription
+        return self._idl.Backlog(
+            messages=amount.messages, bytes=amount.bytes, subscription=name, full=backlog.is_full(settings)
+        )
 
     async def count(self, queue: str, partition: int, after: int | None, until: int | None) -> int:
         """How many messages are above `after` and up to `until` (0: no end)."""

@@ -34,12 +34,14 @@ from delivery.api.visibility import Visibility
 from delivery.client.deadletters import DeadLetterStore
 from delivery.cluster.hosts.membership import Membership
 from delivery.cluster.ownership import Ownership
+from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.queues import QueueTable
 from delivery.cluster.retention import Retention
 from delivery.cluster.sealing import Sealing
 from delivery.cluster.sharing.sharing import Sharing
 from delivery.config import HostConfig
 from delivery.dispatch.background import Background
+from delivery.dispatch.backlogs import Backlogs
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.delivery import Tools
 from delivery.dispatch.lines import Lines
@@ -50,7 +52,7 @@ from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import HostRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.metrics import Lag, Metrics
+from delivery.metrics import Lag, Metrics, QueueBacklog
 from delivery.publish.publisher import Publisher
 from delivery.rpc import pinned
 from delivery.rpc.server import ThriftServer
@@ -103,6 +105,9 @@ class Host:
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
         publishing = Publishing(self._publisher, self._transactions.writers)
         plain = PlainCalls(publishing, self._queues, self._scanners, self._read)
+        self._backlogs = Backlogs(self.ownership, catalog, lambda: self._supervisor.deliveries)
+        self.ownership.on_taken(self._backlogs.taken)
+        self._queues.on_change(self._backlogs.queue_changed)
         self._subscribing = SubscribingCalls(catalog, self._membership, config.networks)
         self._deliveries = Deliveries(lambda: self._supervisor.deliveries, self.ownership, zookeeper)
         reading = Reading(self.ownership)
@@ -158,6 +163,7 @@ class Host:
         for name, text, value in gauges:
             self.metrics.watch(name, text, value)
         self.metrics.watch_lag(self._lags)
+        self.metrics.watch_backlogs(lambda: map(_backlog, self._backlogs))
 
     async def run(
         self, http: list[trio.SocketListener], stop: trio.Event, task_status: trio.TaskStatus[HostRecord]
@@ -166,7 +172,7 @@ class Host:
         async with trio.open_nursery() as base:
             parts = (
                 self._queues, self.ownership, self._publisher, self._membership, self._sharing, self._retention,
-                self._sealing, self._subscribing, self._transactions,
+                self._sealing, self._subscribing, self._transactions, self._backlogs,
             )  # fmt: skip
             for part in parts:
                 await base.start(part.run)
@@ -250,3 +256,9 @@ class Host:
                 watermark = marks.get((stream.queue, stream.partition), 0)
                 behind = max(0, (watermark >> 15) - (worker.position >> 15)) / 1000 if worker.position else 0.0
                 yield Lag(stream.queue, stream.subscription, behind, worker.unacknowledged)
+
+
+def _backlog(owned: OwnedPartition) -> QueueBacklog:
+    amount = owned.backlog.amount
+    full = owned.backlog.is_full(owned.settings)
+    return QueueBacklog(owned.key.queue, amount.messages, amount.bytes, full)

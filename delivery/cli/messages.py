@@ -53,6 +53,15 @@ def publish(
     ids: Annotated[
         bool | None, typer.Option("--ids/--no-ids", show_default="for arguments", help="Print the id of each message.")
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=options.parse_span,
+            metavar="TIME",
+            show_default="30s",
+            help="How long a message may take to be stored, or wait for room in a full queue.",
+        ),
+    ] = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -65,7 +74,12 @@ def publish(
     from delivery.cli.publishing import Load, Route, publish_all
 
     found = source(messages or [], file, whole=whole)
-    load = Load(found, repeat, keep_ids=not found.is_stream if ids is None else ids)
+    load = Load(
+        found,
+        repeat,
+        keep_ids=not found.is_stream if ids is None else ids,
+        seconds=30.0 if timeout is None else timeout,
+    )
     publish_all(
         zookeeper,
         queue,

@@ -28,6 +28,8 @@ class Load(NamedTuple):
     source: Source
     repeat: int
     keep_ids: bool
+    seconds: float
+    """That a message may take to be stored."""
 
 
 class Route(NamedTuple):
@@ -97,7 +99,7 @@ def _publish(queue: Queue, load: Load, route: Route, tally: Tally) -> None:
                     confirm(RECEIPTS_MAX // 2)
             advance(load.repeat)
 
-    with _progress(load.source) as advance, queue.publisher() as publisher:
+    with _progress(load.source) as advance, queue.publisher(timeout=load.seconds) as publisher:
         try:
             put_all(publisher, advance)
         except (HootError, OSError):

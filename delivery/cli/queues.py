@@ -1,11 +1,4 @@
-"""`hoot queue …`.
-
-The JSON form of a queue is `{queue, generation, created, partitions, durability, ttl_seconds, retention_bytes,
-body_bytes_max, layout, archive, archive_first, closed}`; `queue info` adds `subscriptions`, a list of names, and
-`stored`, per partition `{partition, host, epoch, first, last, messages, bytes, archived, trouble}`, where `archived` is
-a list of `{first, until, messages, bytes}`, one for each file, and `trouble` says why no host could be asked. What is
-in the archive alone counts in the numbers before it. Ids are strings, times ISO 8601 in UTC; null where there is none.
-"""
+"""`hoot queue …`. The JSON form of a queue is in `stored`."""
 
 from __future__ import annotations
 
@@ -16,22 +9,9 @@ import typer
 from delivery.cli import options
 from delivery.cli.confirming import confirm
 from delivery.cli.copying import copy
-from delivery.cli.output import (
-    NOTHING,
-    Column,
-    age,
-    moment,
-    number,
-    show_fields,
-    show_json,
-    show_table,
-    size,
-    span,
-    tell,
-)
+from delivery.cli.output import Column, number, show_json, show_table, tell
 from delivery.cli.purging import purge
-from delivery.cli.stored import show_archived, show_stored, stored_fields
-from delivery.metastore.records import QueueRecord
+from delivery.cli.stored import info_fields, queue_fields, queue_row, show_queue
 from delivery.model import Durability, Layout, QueueSettings
 
 queue_app = typer.Typer(help="Create, list, show, change and delete queues.")
@@ -56,6 +36,17 @@ Retention = Annotated[
         "--retention", metavar="SIZE", help="Keep so much per partition: 10GiB; none for all.", show_default=False
     ),
 ]
+BacklogMessages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N", show_default=False,
+        help="Let publishers wait while a subscription has not acknowledged so many messages of a partition; or none.",
+    ),
+]  # fmt: skip
+BacklogBytes = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The same by what they take: 1GiB; or none.", show_default=False),
+]
 BodyLimit = Annotated[
     int | None, typer.Option(parser=options.parse_size, metavar="SIZE", help="The largest body.", show_default=False)
 ]
@@ -78,6 +69,8 @@ def create(
     durability: DurabilityOption = None,
     ttl: Ttl = None,
     retention: Retention = None,
+    backlog_messages: BacklogMessages = None,
+    backlog_bytes: BacklogBytes = None,
     body_limit: BodyLimit = None,
     archive_first: ArchiveFirst = None,
     layout: Annotated[
@@ -91,6 +84,7 @@ def create(
     from delivery.client import connect
 
     settings = _changes(durability, ttl, retention, body_limit, archive_first)
+    settings |= _limits(backlog_messages, backlog_bytes)
     with connect(zookeeper) as client:
         client.create_queue(name, partitions=partitions, layout=layout, **settings)
         record = client.queue_record(name)
@@ -114,7 +108,7 @@ def list_queues(zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT, as_jso
         Column("queue"), Column("partitions", "right"), Column("durability"), Column("ttl", "right"),
         Column("retention", "right"), Column("created"),
     ]  # fmt: skip
-    show_table(columns, [_row(record) for record in records])
+    show_table(columns, [queue_row(record) for record in records])
     if not records:
         tell("no queues yet: make one with `hoot queue create NAME`")
 
@@ -129,28 +123,9 @@ def info(
     with connect(zookeeper) as client:
         found = client.queue_info(name)
     if as_json:
-        stored = [stored_fields(one) for one in found.partitions]
-        show_json({**queue_fields(found.record), "subscriptions": list(found.subscriptions), "stored": stored})
+        show_json(info_fields(found))
         return
-    settings = found.record.settings
-    show_fields([
-        ("queue", name),
-        ("created", age(found.record.created_ms)),
-        ("durability", settings.durability),
-        ("ttl", span(settings.ttl_seconds)),
-        ("retention", size(settings.retention_bytes)),
-        ("body limit", size(settings.body_bytes_max)),
-        *([] if settings.layout is None else [("layout", settings.layout)]),
-        *([] if settings.archive is None else [("archive", settings.archive)]),
-        *([("retention waits for", "the archive")] if settings.archive_first else []),
-        *([("closed", "nobody can publish to it")] if settings.closed else []),
-        ("subscriptions", ", ".join(found.subscriptions) or NOTHING),
-    ])  # fmt: skip
-    print()
-    show_stored(found.partitions)
-    if settings.archive is not None:
-        print()
-        show_archived(found.partitions)
+    show_queue(found)
 
 
 @queue_app.command()
@@ -160,6 +135,8 @@ def update(
     durability: DurabilityOption = None,
     ttl: Ttl = None,
     retention: Retention = None,
+    backlog_messages: BacklogMessages = None,
+    backlog_bytes: BacklogBytes = None,
     body_limit: BodyLimit = None,
     archive_first: ArchiveFirst = None,
     closed: Annotated[
@@ -172,6 +149,7 @@ def update(
     from delivery.client import connect
 
     changes = _changes(durability, ttl, retention, body_limit, archive_first)
+    changes |= _limits(backlog_messages, backlog_bytes)
     if closed is not None:
         changes["closed"] = closed
     if not changes:
@@ -208,33 +186,6 @@ def delete(
         print(f"{verb} queue {name}{' and its subscriptions ' + ', '.join(subscriptions) if subscriptions else ''}")
 
 
-def queue_fields(record: QueueRecord) -> dict[str, Any]:
-    """The JSON form of a queue's record."""
-    settings = record.settings
-    return {
-        "queue": record.name,
-        "generation": record.generation,
-        "created": moment(record.created_ms),
-        "partitions": settings.partitions,
-        "durability": settings.durability,
-        "ttl_seconds": settings.ttl_seconds,
-        "retention_bytes": settings.retention_bytes,
-        "body_bytes_max": settings.body_bytes_max,
-        "layout": settings.layout,
-        "archive": settings.archive,
-        "archive_first": settings.archive_first,
-        "closed": settings.closed,
-    }
-
-
-def _row(record: QueueRecord) -> list[str]:
-    settings = record.settings
-    return [
-        record.name, number(settings.partitions), settings.durability, span(settings.ttl_seconds),
-        size(settings.retention_bytes), age(record.created_ms),
-    ]  # fmt: skip
-
-
 def _changes(
     durability: Durability | None, ttl: str | None, retention: str | None, body_limit: int | None,
     archive_first: bool | None,
@@ -252,6 +203,18 @@ def _changes(
     if archive_first is not None:
         changes["archive_first"] = archive_first
     return changes
+
+
+def _limits(messages: str | None, size: str | None) -> dict[str, Any]:
+    """Those of the backlog that were named."""
+    limits: dict[str, Any] = {}
+    if messages is not None:
+        if messages != "none" and not messages.strip().isdecimal():
+            raise typer.BadParameter(f"{messages[:40]!r} is no number of messages", param_hint="--backlog-messages")
+        limits["backlog_messages"] = None if messages == "none" else int(messages)
+    if size is not None:
+        limits["backlog_bytes"] = None if size == "none" else options.parse_size(size)
+    return limits
 
 
 def _partitions(settings: QueueSettings) -> str:

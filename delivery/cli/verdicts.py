@@ -108,6 +108,8 @@ def _row(found: SubscriptionInfo) -> list[str]:
     partitions = "all" if found.all_partitions else str(len(found.partitions))
     topics = ", ".join(found.topics) or "all"
     judged = NOTHING if found.worst is None else words(found.worst.verdict)
+    if found.worst is not None and found.worst.verdict.holding:
+        judged = f"{judged}, publishers wait"
     progress = [number(found.lag), span(found.lag_seconds), judged]
     attached = found.listener or NOTHING
     if found.kind != "exclusive":

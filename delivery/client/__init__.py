@@ -15,7 +15,7 @@ For example:
 
 from __future__ import annotations
 
-from delivery.client.admin import QueueInfo, StoredPartition
+from delivery.client.admin import Backlog, QueueInfo, StoredPartition
 from delivery.client.client import Client, connect
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.explaining import Explained
@@ -35,6 +35,7 @@ from delivery.dispatch.verdict import Limits, Verdict
 from delivery.ids import Start
 
 __all__ = [
+    "Backlog",
     "Callback",
     "Client",
     "CombinedPartitionScanner",

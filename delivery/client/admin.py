@@ -41,6 +41,17 @@ LOOKED_AT_ONCE = 8
 """Subscriptions that are looked at side by side."""
 
 
+class Backlog(msgspec.Struct, frozen=True):
+    """What of a partition its slowest subscription has not acknowledged."""
+
+    messages: int
+    bytes: int
+    subscription: str
+    """Which one that is; empty where publishers wait for none."""
+    full: bool
+    """Whether publishers wait for it."""
+
+
 class StoredPartition(msgspec.Struct, frozen=True):
     """What a partition holds. Ids are 0 when it holds nothing; `host` is None when its numbers cannot be had now."""
 
@@ -56,6 +67,8 @@ class StoredPartition(msgspec.Struct, frozen=True):
     """The files of its archive, oldest first; the numbers above count what is in them alone, too."""
     trouble: str = ""
     """Why its numbers cannot be had."""
+    backlog: Backlog | None = None
+    """Of a queue that limits it; None as long as it was not measured."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -201,6 +214,10 @@ class Admin:
 
     def release(self, queue: str, name: str, keys: Collection[bytes] | None) -> int:
         """See Client.release."""
+        given: object = keys
+        several = isinstance(given, Collection) and not isinstance(given, str | bytes)
+        if given is not None and not (several and all(isinstance(key, bytes) for key in keys or ())):
+            raise InvalidRequest(f"keys to release are several, each of them bytes, or None for all: not {keys!r:.60}")
         return self._catalog.release_parked(queue, name, keys, wall.ms())
 
     def seek(
@@ -234,7 +251,9 @@ class Admin:
             check_passing(error)
             return StoredPartition(partition, None, 0, MessageId(0), MessageId(0), 0, 0, trouble=error.message)
         first, last = MessageId(info.firstId), MessageId(info.lastId)
-        return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes)
+        told = info.backlog
+        backlog = None if told is None else Backlog(told.messages, told.bytes, told.subscription, told.full)
+        return StoredPartition(partition, host, info.epoch, first, last, info.messages, info.bytes, backlog=backlog)
 
     def _host(self, queue: str, partition: int) -> str:
         return host_port(*self._owners.address(queue, partition))

@@ -37,6 +37,7 @@ from delivery.errors import (
     NoHost,
     NotOwner,
     OutOfSequence,
+    QueueFull,
     ServiceStopping,
     StorageUnavailable,
     Throttled,
@@ -48,7 +49,8 @@ WINDOW_MAX = 16
 
 # Answers that promise that this attempt was not stored. Any other error that may go away leaves it open.
 _NOT_STORED = (
-    ClockWrong, MetadataUnavailable, NoHost, NotOwner, OutOfSequence, ServiceStopping, StorageUnavailable, Throttled,
+    ClockWrong, MetadataUnavailable, NoHost, NotOwner, OutOfSequence, QueueFull, ServiceStopping, StorageUnavailable,
+    Throttled,
 )  # fmt: skip
 
 
@@ -89,7 +91,7 @@ class Lane:
     `failed`, a lost connection by `broken`, and after any of these, and now and then, gives out what `settle` returns.
     """
 
-    __slots__ = ("_flying", "_fresh", "_producer", "_proven", "_restart", "_returned", "_sequence", "_waiting",
+    __slots__ = ("_flying", "_fresh", "_gap", "_producer", "_proven", "_restart", "_returned", "_sequence", "_waiting",
                  "_window", "paused_until")  # fmt: skip
 
     def __init__(self, window: int, fresh: Callable[[], int] = fresh_producer) -> None:
@@ -102,6 +104,8 @@ class Lane:
         self._producer = self._sequence = 0
         self._restart = True
         """Whether the next batch without a sequence begins them anew."""
+        self._gap = False
+        """Whether one was given up whose sequence the host never took."""
         self._proven = False
         """Whether the host stored the batch answered last, so that the window is open (rule 2)."""
         self.paused_until = 0.0
@@ -217,19 +221,21 @@ class Lane:
         for entry in self._flying:
             entry.doubt |= entry.late(now)
         reports = _reports(late)
-        self._waiting = deque(entry for entry in self._waiting if entry.doubt or not entry.reported)
+        kept = deque(entry for entry in self._waiting if entry.doubt or not entry.reported)
+        self._gap |= len(kept) < len(self._waiting)
+        self._waiting = kept
         return reports
 
     def _bury(self) -> None:
-        """Drop what was reported, once nothing in doubt stands behind it (rule 6)."""
+        """Drop what was reported, once nothing in doubt stands behind it (rule 6), and begin anew behind a gap."""
         waiting = self._waiting
-        reported = any(entry.reported for entry in waiting)
+        reported = self._gap or any(entry.reported for entry in waiting)
         if reported and not any(entry.doubt and not entry.reported for entry in waiting):
             self._waiting = self._restarted(waiting)
 
     def _restarted(self, entries: Iterable[Entry]) -> deque[Entry]:
         """Those whose outcome is open: none of them is stored, they begin their sequences anew."""
-        self._restart = True
+        self._restart, self._gap = True, False
         kept = deque(entry for entry in entries if not entry.reported)
         for entry in kept:
             entry.sequence, entry.data, entry.doubt = 0, b"", False

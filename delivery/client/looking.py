@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -130,7 +131,7 @@ class Looking:
         partitions = []
         for number, start in sorted(record.starts.items()):
             until = record.replay.end(number) if record.replay else 0
-            seen = self._counted(queue, _with_saved(told[number], start, states.get(number)), until)
+            seen = self._counted(record, _with_saved(told[number], start, states.get(number)), until)
             partitions.append(_subscribed(start, seen, verdict(seen, limits)))
         return SubscriptionInfo(
             queue, name, record.created_ms, record.all_partitions, record.topics, record.filter,
@@ -139,11 +140,11 @@ class Looking:
             _is_over(record.replay, partitions), record.bound, record.isolation,
         )  # fmt: skip
 
-    def _counted(self, queue: str, seen: Observation, until: int) -> Observation:
+    def _counted(self, record: SubscriptionRecord, seen: Observation, until: int) -> Observation:
         """With its lag, if that was not told and somebody may know it; `until` is the end of a replay, or 0."""
         if seen.lag is not None or seen.stage == "host_unreachable":
             return seen
-        partition, position = seen.partition, seen.position
+        queue, partition, position = record.queue, seen.partition, seen.position
         call = self._looks.call
         try:
             info = partition_info(call, queue, partition)
@@ -158,7 +159,7 @@ class Looking:
         size = round(lag * info.bytes / info.messages) if info.messages else 0
         return msgspec.structs.replace(
             seen, last=until or max(info.lastId, position), lag=lag, lag_bytes=size, oldest_ms=oldest, host=host,
-            now_ms=wall.ms(),
+            now_ms=wall.ms(), holding=_holds(info.backlog, record.name),
         )  # fmt: skip
 
     def _oldest_ms(self, queue: str, partition: int, position: int) -> int:
@@ -177,6 +178,11 @@ def check_passing(error: HootError) -> None:
     """
     if not error.retryable and not isinstance(error, ArchiveUnreadable | CorruptRecord | LayoutMismatch):
         raise error
+
+
+def _holds(backlog: Any, name: str) -> bool:  # noqa: ANN401 - Backlog of the IDL, or None
+    """Whether publishers wait for that subscription, as the owner tells."""
+    return backlog is not None and backlog.full and backlog.subscription == name
 
 
 def _with_saved(seen: Observation, start: int, state: SubscriptionState | None) -> Observation:

@@ -50,6 +50,8 @@ class Positions:
         """See Client.seek."""
         queue, name, wanted = record.queue, record.name, check_start(to)
         chosen = sorted(record.starts if partitions is None else set(partitions))
+        if not chosen:
+            raise InvalidRequest("name at least one partition to seek in, or None for all")
         for number in chosen:
             if number not in record.starts:
                 raise UnknownPartition(f"subscription {name!r} of queue {queue!r} does not read partition {number}")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from math import inf
 from time import monotonic
-from typing import Self
+from typing import Final, Self
 
 from delivery import logs
 from delivery.batch import Row
@@ -19,13 +19,17 @@ from delivery.errors import Closed, DeadlineExceeded, HootError, Throttled
 
 __all__ = ["PublishedMessage", "Publisher", "Receipt"]
 
+INTERRUPTED_SECONDS: Final = 1.0
+"""Who presses Ctrl-C, or is cancelled, does not wait any longer for what was put."""
+
 log = logs.logger(__name__)
 
 
 class Publisher(Machine):
     """A batching publisher (see `Queue.publisher`). Thread-safe; close it, or use it as a context manager.
 
-    Its thread starts with the first message. What was put and not flushed when the process ends is lost.
+    Its thread starts with the first message. What was put and not flushed when the process ends is lost. As a context
+    manager it flushes, too, when it is left by an exception; by an interrupt or a cancellation for a second at most.
     """
 
     def __init__(
@@ -102,6 +106,9 @@ class Publisher(Machine):
 
     def close(self) -> None:
         """Flush, raising as `flush` does, then end the thread and the connections. Closing twice is fine."""
+        self._close(None)
+
+    def _close(self, seconds: float | None) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -109,7 +116,7 @@ class Publisher(Machine):
             self._accumulator.stop()
         try:
             if self._here:
-                self.flush()
+                self.flush(seconds)
         finally:
             self._end()
 
@@ -121,7 +128,7 @@ class Publisher(Machine):
             self.close()
             return
         try:
-            self.close()
+            self._close(None if issubclass(kind, Exception) else INTERRUPTED_SECONDS)
         except HootError as failure:
             log.warning("closing a publisher after %s: %s", kind.__name__, failure.message)
 

@@ -93,7 +93,8 @@ class Queue:
 
         Raises UnknownOutcome when it may or may not be stored after `timeout` seconds. With any other error nothing was
         stored: InvalidRequest and MessageTooLarge for what is over a limit, UnknownQueue, NoHost, HostUnreachable,
-        MetadataUnavailable, Throttled, StorageUnavailable, ClockWrong, Closed. An interrupt leaves the outcome unknown.
+        MetadataUnavailable, Throttled, StorageUnavailable, ClockWrong, Closed, and QueueFull where a subscription had
+        as much before it as the queue allows for as long as that. An interrupt leaves the outcome unknown.
         """
         row, size = self._outgoing.row(body, key, topic, headers)
         if partition is not None:
@@ -121,8 +122,8 @@ class Queue:
 
         A batch is sent when it holds `batch_bytes` or `batch_messages`, or is `linger_ms` old, for which it waits up to
         2 ms longer while something is unanswered; at most `in_flight` batches (16) per partition are. `put` waits while
-        `buffer_bytes` are unanswered. What is not stored after `timeout` seconds fails. `hop` leaves all sending to the
-        publisher's own thread.
+        `buffer_bytes` are unanswered. What is not stored after `timeout` seconds fails, also what waited for room in a
+        queue with a limit of its own (QueueFull). `hop` leaves all sending to the publisher's own thread.
         Raises InvalidRequest for a setting out of bounds.
         """
         limits = Limits(

@@ -217,5 +217,8 @@ class SubscriptionsFace(ABC):
         return self._open().parked(queue, subscription)
 
     def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:
-        """Have these parked keys, or all that is parked, come again now; gives how many. Raises as `parked`."""
+        """Have these parked keys, or all that is parked, come again now; gives how many.
+
+        Raises as `parked`, and InvalidRequest for what are no keys.
+        """
         return self._open().release(queue, subscription, keys)

@@ -12,6 +12,7 @@ import trio
 from delivery import hop
 from delivery.batch import Header
 from delivery.batch.select import Refuses
+from delivery.cluster.backlog import Backlog
 from delivery.cluster.feed import PartitionFeed
 from delivery.cluster.groups import unfolded
 from delivery.cluster.load import Traffic
@@ -20,7 +21,7 @@ from delivery.errors import again
 from delivery.ids import IdClock
 from delivery.messaging.groups import but_markers, has_markers
 from delivery.model import QueueSettings
-from delivery.storage.base import Bounds, Chunk, MessageStore, PartitionKey, PartitionState
+from delivery.storage.base import Amount, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.locating import locate
 
 READS_AT_ONCE = 8
@@ -81,14 +82,14 @@ class PartitionReader:
         """What the partition holds now."""
         return await hop.run_sync(self._store.bounds, owned.key, limiter=self._limiter)
 
-    async def count(self, owned: OwnedPartition, after: int, until: int) -> int:
-        """How many messages have an id above `after` and up to `until`."""
-        return await hop.run_sync(self._store.count, owned.key, after, until, limiter=self._limiter)
+    async def measure(self, owned: OwnedPartition, after: int, until: int) -> Amount:
+        """What has an id above `after` and up to `until`."""
+        return await hop.run_sync(self._store.measure, owned.key, after, until, limiter=self._limiter)
 
     async def locate(self, owned: OwnedPartition, after: int, until: int, counts: Sequence[int]) -> list[int]:
         """See `storage.locating.locate`."""
-        count = partial(self._store.count, owned.key)
-        return await hop.run_sync(locate, count, after, until, counts, limiter=self._limiter)
+        measure = partial(self._store.measure, owned.key)
+        return await hop.run_sync(locate, measure, after, until, counts, limiter=self._limiter)
 
 
 class OwnedPartition:
@@ -97,7 +98,20 @@ class OwnedPartition:
     Losing it closes its feed: readers and waiters get the reason. The same partition owned again is another object.
     """
 
-    __slots__ = ("_reader", "epoch", "feed", "ids", "key", "sealed", "settings", "stored", "traffic", "use", "version")
+    __slots__ = (
+        "_reader",
+        "backlog",
+        "epoch",
+        "feed",
+        "ids",
+        "key",
+        "sealed",
+        "settings",
+        "stored",
+        "traffic",
+        "use",
+        "version",
+    )
 
     def __init__(
         self, key: PartitionKey, settings: QueueSettings, epoch: int, version: int, state: PartitionState,
@@ -114,6 +128,7 @@ class OwnedPartition:
         self.feed = PartitionFeed(state.last_id)
         self.use = Use()
         self.traffic = Traffic(self.use.taken_at)
+        self.backlog = Backlog()
         self._reader = reader
 
     def __repr__(self) -> str:
@@ -123,6 +138,16 @@ class OwnedPartition:
     def watermark(self) -> int:
         """The last id that is complete."""
         return self.feed.watermark
+
+    def check_room(self) -> None:
+        """Raises QueueFull where publishers have to wait for a subscription."""
+        if self.settings.has_backlog_limit:
+            self.backlog.check(self.key, self.settings)
+
+    def holds(self, subscription: str) -> bool:
+        """Whether publishers wait for that subscription."""
+        floor = self.backlog.floor
+        return floor is not None and floor.subscription == subscription and self.backlog.is_full(self.settings)
 
     def source(self) -> OwnedPartition:
         """What a scanner reads from: this partition."""
@@ -169,9 +194,13 @@ class OwnedPartition:
         """What the partition holds now."""
         return await self._reader.bounds(self)
 
+    async def measure(self, after: int, until: int) -> Amount:
+        """What has an id above `after` and up to `until`."""
+        return await self._reader.measure(self, after, until)
+
     async def count(self, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`."""
-        return await self._reader.count(self, after, until)
+        return (await self.measure(after, until)).messages
 
     async def locate(self, after: int, until: int, counts: Sequence[int]) -> list[int]:
         """For each of the rising `counts` the id up to which so many messages lie above `after`; `until` at most."""

@@ -124,6 +124,8 @@ class Observation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Why nobody does."""
     member: str = ""
     """Of several members who share the partition, the one that is worst off: what is told of a listener is its."""
+    holding: bool = False
+    """The queue limits its backlog, and publishers wait for this subscription."""
     zookeeper_lost_ms: int = 0
     """Since when whoever took the observation has no connection to ZooKeeper."""
 

@@ -35,7 +35,7 @@ import msgspec
 
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.sticking import stuck
-from delivery.dispatch.wording import age, shrinks, span, times, why
+from delivery.dispatch.wording import age, shrinks, span, times, whole, why
 from delivery.ids import MessageId
 from delivery.transactions.pointers import began_ms
 
@@ -85,16 +85,18 @@ class Verdict(msgspec.Struct, frozen=True):
     """When that began, by the observation's clock; 0 where nobody can tell."""
     text: str
     """What is the matter, and what to do next."""
+    holding: bool = False
+    """Whether publishers wait for it, which is critical whatever the reason."""
 
     @property
     def level(self) -> Level:
         """How bad it is."""
-        return LEVELS[self.name]
+        return "critical" if self.holding else LEVELS[self.name]
 
     @property
     def rank(self) -> tuple[int, int]:
         """The higher, the worse."""
-        return _RANKS[self.name]
+        return _WORSE.index(self.level), _RANKS[self.name][1]
 
 
 Found = tuple[int, str] | None
@@ -105,9 +107,8 @@ def verdict(seen: Observation, limits: Limits = DEFAULTS) -> Verdict:
     """The one verdict on a observation, at the time when that was taken."""
     for name, rule in _RULES:
         if (found := rule(seen, limits)) is not None:
-            since_ms, text = found
-            return Verdict(name, since_ms, f"member {seen.member}: {text}" if seen.member else text)
-    return Verdict("healthy", 0, "messages are acknowledged as they come")
+            return Verdict(name, found[0], whole(seen, found[1]), seen.holding)
+    return Verdict("healthy", 0, whole(seen, "messages are acknowledged as they come"), seen.holding)
 
 
 def _passed(seen: Observation, since_ms: int) -> float:

@@ -28,6 +28,12 @@ def shrinks(seen: Observation) -> bool:
     return seen.trend is not None and seen.trend < 0
 
 
+def whole(seen: Observation, text: str) -> str:
+    """A reason, with whose it is where several share the partition, and whether publishers feel it."""
+    held = f"publishers wait for it: {text}" if seen.holding else text
+    return f"member {seen.member}: {held}" if seen.member else held
+
+
 def age(seen: Observation) -> str:
     """How far it is behind, if that is known, and whether that gets better."""
     if not seen.oldest_ms:

@@ -21,6 +21,7 @@ import msgspec
 from delivery.errors import BadVersion, CorruptRecord, GroupMismatch, HootError, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
+from delivery.metastore.awaited import Awaited, awaited
 from delivery.metastore.groups import assign
 from delivery.metastore.listeners import Listeners
 from delivery.metastore.managers.records import SubscriptionState
@@ -115,6 +116,10 @@ class Subscriptions(Listeners):
         """
         found = self.managers.subscriptions.read_states(self._preferences(queue, name).value)
         return {partition: one.value for partition, one in found.items()}
+
+    def awaited(self, queue: str) -> Awaited:
+        """How far the subscriptions of a queue are that its publishers may have to wait for."""
+        return awaited(self.managers.subscriptions, queue)
 
     def take_states(self, takes: Sequence[TakeState]) -> list[Taken | HootError]:
         """See SubscriptionStates.take_states."""

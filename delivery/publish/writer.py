@@ -47,8 +47,8 @@ class PartitionWriter:
     def take(self, pending: PendingPublish) -> Entry | None:
         """Stamp the batch, ready to be stored; None when it has ended already or follows one under way.
 
-        Raises QueueClosed and what `admission.admit`, `Producers.find` and `IdClock.take` raise; then nothing has
-        changed.
+        Raises QueueClosed, QueueFull and what `admission.admit`, `Producers.find` and `IdClock.take` raise; then
+        nothing has changed.
         """
         if pending.after is not None:
             return self._take_copied(pending, pending.after)
@@ -60,6 +60,8 @@ class PartitionWriter:
             return None
         if owned.settings.closed:
             raise QueueClosed(f"queue {owned.key.queue!r} is closed; nothing was stored")
+        if not pending.aside:
+            owned.check_room()
         return self._stamped(pending, header, owned.ids.take(header.span, self._now_ms()))
 
     def _take_copied(self, pending: PendingPublish, after: int) -> Entry:
@@ -85,12 +87,14 @@ class PartitionWriter:
         pending.batch = b""  # the stamped copy is what counts from here on
         append = Append(owned.key, owned.epoch, stamped, batch, owned.settings.durability)
         owned.use.storing()
+        owned.backlog.take(header.span, len(batch))
         return Entry(append, pending, self)
 
     def stored(self, entry: Entry) -> Stored:
         """The batch is durable: readers may have it from `announce` on, unless the partition was lost meanwhile."""
         header, owned = entry.append.header, self.owned
         owned.use.stored()
+        owned.backlog.stored(header.span, len(entry.append.batch))
         owned.traffic.add(header.count, len(entry.append.batch))
         if header.producer_id:
             batch = (header.producer_id, header.producer_sequence, header.base_id, header.count, header.payload_crc)

@@ -12,7 +12,7 @@ readers never see it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -93,6 +93,24 @@ class Bounds(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class Amount(msgspec.Struct, frozen=True):
+    """How much lies between two ids."""
+
+    messages: int
+    """An id that a batch keeps behind its messages counts as one."""
+    bytes: int
+    """Of the batches; of one that is cut by an end a part, at most all of it."""
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.messages + other.messages, self.bytes + other.bytes)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.messages - other.messages, self.bytes - other.bytes)
+
+
+NOTHING: Final = Amount(0, 0)
+
+
 class MessageStore(Protocol):
     """A store of record batches. Thread-safe; every method may block; raises StorageUnavailable when it cannot work."""
 
@@ -100,7 +118,8 @@ class MessageStore(Protocol):
         """Take a partition under `epoch`: fence every older epoch, then find what they stored and seal it.
 
         Opening again under the same epoch gives the state anew. Raises Fenced when a newer epoch is already there,
-        CorruptRecord when stored data that was acknowledged is damaged (the partition must not be served).
+        CorruptRecord when stored data that was acknowledged is damaged, MessagesGone when it is not there any more as a
+        whole (the partition must not be served).
         """
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:
@@ -124,11 +143,8 @@ class MessageStore(Protocol):
     def bounds(self, key: PartitionKey) -> Bounds:
         """What the partition holds, up to the watermark."""
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """How many messages have an id above `after` and up to `until`: index entries and at most two stretches.
-
-        An id that a batch keeps behind its messages counts as one.
-        """
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
+        """What has an id above `after` and up to `until`: takes index entries and at most two stretches of headers."""
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from delivery.storage.base import Amount
 
-def locate(count: Callable[[int, int], int], after: int, until: int, wanted: Sequence[int]) -> list[int]:
+
+def locate(measure: Callable[[int, int], Amount], after: int, until: int, wanted: Sequence[int]) -> list[int]:
     """For each number in `wanted`, which rise: the smallest id up to which so many lie above `after`.
 
-    `until` where there are not so many. `count(after, id)` says how many lie above the one and up to the other.
+    `until` where there are not so many. `measure(after, id)` says how much lies above the one and up to the other.
     """
     found: list[int] = []
     low = after
@@ -16,7 +18,7 @@ def locate(count: Callable[[int, int], int], after: int, until: int, wanted: Seq
         high = until
         while low < high:  # below `low` there are too few, up to `high` enough, or it is the end
             middle = (low + high) // 2
-            if count(after, middle) >= number:
+            if measure(after, middle).messages >= number:
                 high = middle
             else:
                 low = middle + 1

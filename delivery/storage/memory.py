@@ -16,7 +16,7 @@ from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.base import NOTHING, Amount, Append, Bounds, Chunk, PartitionKey, PartitionState
 from delivery.storage.order import assert_in_order
 from delivery.storage.producers import Producers
 from delivery.storage.retention import expired
@@ -81,10 +81,10 @@ class MemoryPartition:
         with self._lock:
             return by_epoch([(one.epoch, one.base_id, one.last_id) for one, _ in self._batches], epoch)
 
-    def count(self, after: int, until: int) -> int:
-        """How many messages have an id above `after` and up to `until`."""
+    def measure(self, after: int, until: int) -> Amount:
+        """What has an id above `after` and up to `until`."""
         with self._lock:
-            return max(0, self._rank(until) - self._rank(after))
+            return self._rank(until) - self._rank(after) if until > after else NOTHING
 
     def trim(self, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest batches that `settings` no longer keep; the bytes freed. A batch is a segment here."""
@@ -95,11 +95,15 @@ class MemoryPartition:
     def _end(self, until: int) -> int:
         return bisect_right(self._last_ids, until)
 
-    def _rank(self, message_id: int) -> int:
+    def _rank(self, message_id: int) -> Amount:
         place = bisect_right(self._last_ids, message_id)
-        below = sum(header.span for header, _ in self._batches[:place])
-        inside = message_id - self._batches[place][0].base_id + 1 if place < len(self._batches) else 0
-        return below + max(0, inside)
+        below = [header for header, _ in self._batches[:place]]
+        whole = Amount(sum(header.span for header in below), sum(header.length for header in below))
+        if place == len(self._batches):
+            return whole
+        cut = self._batches[place][0]
+        inside = max(0, message_id - cut.base_id + 1)
+        return whole + Amount(inside, cut.length * inside // cut.span)
 
     def _excess(self, bytes_max: int) -> int:
         """How many of the oldest batches are too many for `bytes_max`; the newest one always stays."""
@@ -178,10 +182,10 @@ class MemoryStore:
         view = self._view(key)
         return view.partition.bounds(view.last_id)
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
         view = self._view(key)
-        return view.partition.count(after, min(until, view.last_id))
+        return view.partition.measure(after, min(until, view.last_id))
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""

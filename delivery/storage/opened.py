@@ -12,7 +12,7 @@ from delivery.batch.select import Refuses
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import PARTITIONS_MAX, QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey
+from delivery.storage.base import Amount, Append, Bounds, Chunk, PartitionKey
 
 
 class Opened(Protocol):
@@ -26,8 +26,8 @@ class Opened(Protocol):
     def bounds(self) -> Bounds:
         """See `MessageStore.bounds`; by any thread."""
 
-    def count(self, after: int, until: int) -> int:
-        """See `MessageStore.count`; by any thread."""
+    def measure(self, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`; by any thread."""
 
     def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`; by one thread at a time."""
@@ -60,9 +60,9 @@ class OpenedPartitions(ABC, Generic[_Kind]):
         """See `MessageStore.bounds`."""
         return self._partition(key).bounds()
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
-        return self._partition(key).count(after, until)
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
+        return self._partition(key).measure(after, until)
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""

@@ -22,16 +22,22 @@ class Checks:
         self._asking = connect()
 
     def happened(self, queue: str, subscription: str) -> list[Delivery]:
-        """All deliveries to a subscription, whatever came of them, in order."""
-        return self._told.of(queue, subscription)
+        """All deliveries to a subscription, whatever came of them, in order.
+
+        Raises UnknownQueue and UnknownSubscription where there were none and it is not there: a name may be misspelt.
+        """
+        found = self._told.of(queue, subscription)
+        if not found:
+            self._check_known(queue, subscription)
+        return found
 
     def delivered(self, queue: str, subscription: str) -> list[Message]:
         """The messages that its listeners handled, in order."""
-        return [one.message for one in self._told.of(queue, subscription) if one.what == "handled"]
+        return [one.message for one in self.happened(queue, subscription) if one.what == "handled"]
 
     def retried(self, queue: str, subscription: str) -> list[Delivery]:
         """The deliveries that failed, or were asked for again: not those that a listener rejected."""
-        return [one for one in self._told.of(queue, subscription) if one.what not in ("handled", "rejected")]
+        return [one for one in self.happened(queue, subscription) if one.what not in ("handled", "rejected")]
 
     def dead_lettered(self, queue: str, subscription: str) -> list[StoredLetter]:
         """The dead letters that it has now; `stored` has the message, `told("reason")` why."""
@@ -83,6 +89,9 @@ class Checks:
             self._fail(queue, subscription, f"nothing was to wait, but {waiting} messages do{keys}")
 
     def _fail(self, queue: str, subscription: str, what: str) -> None:
+        self._check_known(queue, subscription)
+        raise AssertionError(f"{queue} → {subscription}: {what}; {self._told.told(queue, subscription)}")
+
+    def _check_known(self, queue: str, subscription: str) -> None:
         if subscription not in self._asking.subscriptions(queue):
             raise UnknownSubscription(f"queue {queue!r} has no subscription {subscription!r}: was it started?")
-        raise AssertionError(f"{queue} → {subscription}: {what}; {self._told.told(queue, subscription)}")

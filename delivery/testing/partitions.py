@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from delivery.cluster.backlog import lowest
 from delivery.cluster.partition import OwnedPartition, PartitionReader
 from delivery.errors import HootError, UnknownQueue
 from delivery.metastore.catalog import Catalog
 from delivery.model import check_partition
 from delivery.publish.pending import PendingPublish, Stored
 from delivery.publish.writer import PartitionWriter
-from delivery.storage.base import PartitionKey
+from delivery.storage.base import NOTHING, PartitionKey
 from delivery.storage.memory import MemoryStore
 from delivery.storage.tail import TailCache
 
@@ -61,7 +62,16 @@ class LocalPartitions:
             owned = OwnedPartition(key, record.settings, _EPOCH, 0, state, self._reader)
             found = self._writers[queue, partition] = PartitionWriter(owned, self._tail, self._now_ms)
         found.owned.settings = record.settings
+        if record.settings.has_backlog_limit:
+            self._measure(found.owned)
         return found
+
+    def _measure(self, owned: OwnedPartition) -> None:
+        """As a region host does now and then: what was not acknowledged when the test last settled."""
+        places, partition = self._catalog.awaited(owned.key.queue), owned.key.partition
+        floor = lowest({name: one[partition] for name, one in places.items() if partition in one})
+        found = NOTHING if floor is None else self._store.measure(owned.key, floor.position, owned.watermark)
+        owned.backlog.measured(owned.backlog.mark(), floor, found)
 
     def forget(self, queue: str, why: HootError) -> None:
         """A queue was deleted: whoever reads it is told."""

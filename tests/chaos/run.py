@@ -120,6 +120,7 @@ class Run:
                 self._wait_delivered(scan, nemesis, progress)
                 self._wait_tail(scan)
                 story = self._wait_checkpoints(scan)
+                self._wait_verdicts()
                 story.command_scan = self._command_scan()
             self._check_owners()
             story.written, story.leftovers = self._written(), self._leftovers()
@@ -182,6 +183,18 @@ class Run:
             if not checkpoints_at_end(story) or time.monotonic() > deadline:
                 return story
             NEVER.wait(1.0)
+
+    def _wait_verdicts(self) -> None:
+        """Whatever happened, nothing is to be the matter with any subscription any more."""
+        deadline, wrong = time.monotonic() + SETTLE_SECONDS, {"": "nobody was asked"}
+        with connect(self.cluster.address) as client:
+            while wrong and time.monotonic() < deadline:
+                infos = [client.subscription_info(QUEUE, one.name) for one in SUBSCRIPTIONS]
+                told = {info.subscription: info.worst.verdict for info in infos if info.worst is not None}
+                wrong = {name: f"{one.name}: {one.text}" for name, one in told.items() if one.level != "fine"}
+                NEVER.wait(0.5 if wrong else 0)
+        if wrong:
+            self.problems.append(f"verdicts {SETTLE_SECONDS:g} s after everything was delivered: {wrong}")
 
     def _scan(self) -> list[Row]:
         with connect(self.cluster.address) as client, client.queue(QUEUE).scanner(timeout=SETTLE_SECONDS) as scanner:

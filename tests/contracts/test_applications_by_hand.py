@@ -54,3 +54,22 @@ def test_what_is_given_back_comes_again_is_asked_for_later_or_becomes_a_dead_let
     world.until_acknowledged()
     [found] = world.client.explain(world.queue_name, "billing", never.id)
     assert [one.told("last-error") for one in found.dead_letters] == ["Reject: broken"]
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_a_listener_may_give_back_what_it_has_just_got(world: World, order: Order) -> None:
+    queue, got, said = made_queue(world), list[bytes](), list[bool]()
+
+    def listen(message: ManualMessage) -> None:
+        got.append(message.body)
+        said.append(message.ack() if message.body != b"0" or got.count(b"0") > 1 else message.nack())
+
+    subscriber = world.subscriber()
+    retry = RetryPolicy(order=order, first_seconds=QUICK_SECONDS, jitter=0)
+    subscriber.subscribe(world.queue_name, start="earliest", manual=True, retry=retry, listener=listen)
+    subscriber.start()
+    queue.put_many([NewMessage(body, key=body) for body in (b"0", b"1")])
+    world.until(lambda: got.count(b"0") == 2, "it comes again")
+    world.until_acknowledged()
+    assert got.count(b"1") == 1
+    assert said == [True] * 3

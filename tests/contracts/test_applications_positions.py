@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from delivery import Client, NewMessage
-from delivery.errors import InvalidRequest, SubscriptionBusy, SubscriptionExists, UnknownQueue, UnknownSubscription
+from delivery.errors import (
+    InvalidRequest,
+    QueueFull,
+    SubscriptionBusy,
+    SubscriptionExists,
+    UnknownQueue,
+    UnknownSubscription,
+)
 from subscriber import Event, Message
 from tests.applications import Handler, World, made_queue, numbered, run
 
@@ -128,6 +135,29 @@ def test_a_listener_publishes_and_subscribes_further(world: World) -> None:
         assert [receipt.result().partition for receipt in receipts] == [0, 0]
         world.until(lambda: done.bodies == [b"A", b"B"], "they came out")
     assert [message.body for message in out.scanner()] == [b"A", b"B"]
+
+
+def test_publishers_wait_for_a_subscription_where_the_queue_says_so(world: World) -> None:
+    queue = world.client.create_queue(world.queue_name, backlog_messages=3)
+    world.client.create_subscription(world.queue_name, "billing", start="earliest")
+    refusals: list[str] = []
+
+    def stored() -> bool:
+        try:
+            queue.put(b"x", timeout=0.5)
+        except QueueFull as error:
+            refusals.append(error.message)
+            return False
+        return True
+
+    assert [stored() for _ in range(3)] == [True] * 3
+    world.until(lambda: not stored(), "it is full")
+    assert "subscription 'billing' has" in refusals[0]
+    before = queue.count(0, 0)
+    run(world, handler := Handler())
+    world.until_acknowledged()
+    world.until(stored, "there is room again")
+    world.until(lambda: len(handler.bodies) > before, "what was put then is delivered")
 
 
 def test_the_end_of_a_queue_ends_its_subscriptions(world: World) -> None:

@@ -177,6 +177,17 @@ REFUSED: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
     "message to explain": (
         lambda world: world.client.explain(world.queue_name, "billing", 5), InvalidRequest, "holds no message"
     ),
+    "no partition to move": (seeking("earliest", partitions=[]), InvalidRequest, "at least one partition"),
+    "keys that are text": (
+        lambda world: world.client.release(world.queue_name, "billing", ["k"]), InvalidRequest, "of them bytes"  # type: ignore[list-item]
+    ),
+    "one key to release": (
+        lambda world: world.client.release(world.queue_name, "billing", b"k"), InvalidRequest, "several"  # type: ignore[arg-type]
+    ),
+    "backlog": (creating(backlog_messages=0), InvalidRequest, "backlog messages must be at least 1"),
+    "backlog that retention undercuts": (
+        creating(backlog_bytes=1 << 21, retention_bytes=1 << 20), InvalidRequest, "retention would drop"
+    ),
     "keys to release": (
         lambda world: world.client.release(world.queue_name, "nobodys"), UnknownSubscription, "nobodys"
     ),

@@ -34,7 +34,7 @@ def test_a_fresh_partition_is_empty(host: Host) -> None:
     assert (state.last_id, state.producers) == (0, ())
     assert store.read(KEY, 0, 1000) is None
     assert store.bounds(KEY) == Bounds(0, 0, 0, 0)
-    assert store.count(KEY, 0, 10**18) == 0
+    assert store.measure(KEY, 0, 10**18).messages == 0
     assert store.trim(KEY, QueueSettings(ttl_seconds=1), NOW_MS) == 0
 
 
@@ -98,7 +98,16 @@ def test_ids_are_counted_from_above_one_up_to_another(store: MessageStore) -> No
     places = [0, 9, 10, 12, 14, 15, 99, 100, 106, 107, 108, 10**18]
     for after in places:
         for until in places:
-            assert store.count(KEY, after, until) == sum(after < number <= until for number in ids), (after, until)
+            found = store.measure(KEY, after, until).messages
+            assert found == sum(after < number <= until for number in ids), (after, until)
+
+
+def _check_bytes(store: MessageStore, key: PartitionKey, group: list[Append], after: int, until: int) -> None:
+    """Batches in between count whole; of those that the ends cut at most all."""
+    headers = [item.header for item in group]
+    whole = sum(one.length for one in headers if one.base_id > after and one.last_id <= until)
+    touched = sum(one.length for one in headers if one.last_id > after and one.base_id <= until)
+    assert whole <= store.measure(key, after, until).bytes <= (touched if after < until else 0)
 
 
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -126,7 +135,8 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
     ids = [number for item in group for number in range(item.header.base_id, item.header.last_id + 1)]
     for _ in range(5):
         after, until = data.draw(st.integers(0, base + 2)), data.draw(st.integers(0, base + 2))
-        assert store.count(key, after, until) == sum(after < number <= until for number in ids)
+        assert store.measure(key, after, until).messages == sum(after < number <= until for number in ids)
+        _check_bytes(store, key, group, after, until)
         limit = data.draw(st.integers(1, 20_000))
         assert headers_of(store, key, after, limit) == [i.header for i in group if i.header.last_id > after]
     store.release(key)
@@ -253,7 +263,7 @@ def test_a_released_partition_is_closed_and_opens_again_with_its_data(store: Mes
 
 def test_a_partition_that_was_never_opened_is_not_served(store: MessageStore) -> None:
     unknown = PartitionKey("orders", "g1", 99)
-    for call in (store.bounds, lambda key: store.read(key, 0, 10), lambda key: store.count(key, 0, 10)):
+    for call in (store.bounds, lambda key: store.read(key, 0, 10), lambda key: store.measure(key, 0, 10)):
         with pytest.raises(StorageUnavailable):
             call(unknown)
     store.release(unknown)

@@ -78,7 +78,7 @@ def test_ownership_goes_back_and_forth_without_a_loss(host: Host) -> None:
         assert store.open(KEY, epoch, KEEP).last_id == 10 * (epoch - 1)
         store_all(store, [batch(10 * epoch, [str(epoch).encode()], epoch=epoch)])
     assert bodies_of(stores[0]) == [str(epoch).encode() for epoch in range(1, 9)]
-    assert stores[0].count(KEY, 0, 1000) == 8
+    assert stores[0].measure(KEY, 0, 1000).messages == 8
 
 
 def test_a_partition_that_will_be_released_is_served_until_it_is_and_the_next_owner_finds_all(host: Host) -> None:
@@ -119,7 +119,7 @@ def test_messages_older_than_the_ttl_go_even_when_nothing_new_comes(store: Messa
     assert freed > 0
     assert store.read(KEY, 0, 1000) is None
     assert store.bounds(KEY) == Bounds(0, old + 2, 0, 0)
-    assert store.count(KEY, 0, 10**18) == 0
+    assert store.measure(KEY, 0, 10**18).messages == 0
 
 
 def test_after_everything_was_trimmed_ids_still_rise_and_producers_are_known(host: Host) -> None:
@@ -166,7 +166,7 @@ def test_a_reader_below_what_is_left_goes_on_at_the_first_that_is(store: Message
         again = store.read(KEY, after, 10)
         assert again is not None
         assert again.headers[0].base_id == first
-    assert store.count(KEY, 0, 100) == len(headers_of(store)) == 41 - first
+    assert store.measure(KEY, 0, 100).messages == len(headers_of(store)) == 41 - first
 
 
 @pytest.mark.parametrize(

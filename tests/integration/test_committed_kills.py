@@ -21,6 +21,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.several import Several, several
+from tests.integration.verdicts import judged
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
@@ -106,6 +107,7 @@ class Story:
         for name, seen in self.seen.items():
             eventually(lambda seen=seen: set(seen) >= whole, f"{name} got what was committed", 60)  # type: ignore[misc]
             assert set(seen) == whole, "and nothing else"
+            judged(self.client, QUEUE, name, "idle")
 
 
 @pytest.mark.parametrize("kills", [1, 8])

@@ -36,6 +36,7 @@ from tests.integration.plain import (
     text,
 )
 from tests.integration.several import Several, several
+from tests.integration.verdicts import judged
 
 pytestmark = pytest.mark.integration
 
@@ -121,7 +122,7 @@ def test_a_subscription_is_made_with_a_filter_and_limits_and_both_can_be_changed
 
 
 def test_nothing_is_delivered_in_a_pause_and_a_resume_or_its_end_is_the_end_of_it(
-    client: Client, catalog: Catalog, flights: str
+    client: Client, site: Foreign, catalog: Catalog, flights: str
 ) -> None:
     def pause(ms: int) -> None:
         client.result("pauseSubscription", text(flights), text("s"), (TType.I64, ms))
@@ -135,6 +136,8 @@ def test_nothing_is_delivered_in_a_pause_and_a_resume_or_its_end_is_the_end_of_i
         put(client, flights, 0, message(b"first"))
         eventually(lambda: witness.bodies() == [b"first"], "another subscription gets it", SECONDS)
         assert received.calls == []
+        with connect(site.running.address) as operator:
+            judged(operator, flights, "s", "paused")
         client.result("resumeSubscription", text(flights), text("s"))
         eventually(lambda: received.bodies() == [b"first"], "it goes on", SECONDS)
         pause(1500)
@@ -219,6 +222,8 @@ def test_a_listener_that_does_not_renew_its_lease_gets_nothing_more_and_its_plac
         eventually(lambda: checkpoint(site, flights, "s", 0) == first, "it is attached", SECONDS)
         attach(client, flights, "s", listening(server.port, TOKEN), ms=1000)
         eventually(lambda: catalog.listener(flights, "s") is None, "its lease ends", SECONDS)
+        with connect(site.running.address) as operator:
+            judged(operator, flights, "s", "no_listener")
     put(client, flights, 0, message(b"later"))  # a host may hear of the end a moment later: nobody takes it by now
     with attached(client, flights, "s") as again:
         eventually(lambda: again.bodies() == [b"later"], "the next one goes on", SECONDS)

@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from delivery import PublishedMessage, connect
+from delivery import Client, PublishedMessage, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
 from delivery.local import LocalEngine
@@ -26,6 +26,7 @@ from tests.integration.engine import (
     check_delivered,
     hosted,
 )
+from tests.integration.verdicts import judged, judged_any
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -68,9 +69,11 @@ class Publishing:
 
 def killed_at_random(zookeeper: EmbeddedZooKeeper, folder: Path, seed: int, kills: int, *options: str) -> None:
     random = Random(seed)
-    with hosted(zookeeper, folder, "--set", f"window_messages={WINDOW}", *options) as running:
-        with connect(running.address) as client:
-            client.create_queue("orders", partitions=PARTITIONS)
+    with (
+        hosted(zookeeper, folder, "--set", f"window_messages={WINDOW}", *options) as running,
+        connect(running.address) as client,
+    ):
+        client.create_queue("orders", partitions=PARTITIONS)
         subscriber = RecordingSubscriber(running, "orders", folder)
         subscriber.start()
         try:
@@ -78,32 +81,43 @@ def killed_at_random(zookeeper: EmbeddedZooKeeper, folder: Path, seed: int, kill
                 subscriber_kills = 0
                 for _ in range(kills):
                     NEVER.wait(random.uniform(0.3, 1.5))
-                    subscriber_kills += strike(running, subscriber, random)
+                    subscriber_kills += strike(running, client, subscriber, random)
                 NEVER.wait(0.5)
             assert not publishing.errors, publishing.errors
             published = by_partition(publishing.stored)
             assert sum(map(len, published.values())) > 500
-            check_end(running, subscriber, published, allowed=kills * PARTITIONS * WINDOW)
+            check_end(running, client, subscriber, published, allowed=kills * PARTITIONS * WINDOW)
         finally:
             subscriber.kill()
 
 
-def strike(running: Engine, subscriber: RecordingSubscriber, random: Random) -> bool:
-    """Kill the host, mostly, or the subscriber, and start it again. True when it was the subscriber."""
+def strike(running: Engine, client: Client, subscriber: RecordingSubscriber, random: Random) -> bool:
+    """Kill the host, mostly, or the subscriber, and start it again. True when it was the subscriber.
+
+    Those that stay away for a while are missed.
+    """
+    away = random.uniform(0, 0.3)
     if random.random() < 0.7:
         running.host.kill()
-        NEVER.wait(random.uniform(0, 0.3))
+        NEVER.wait(away)
+        if away > 0.15:
+            judged_any(client, "orders", "recorder", ("host_unreachable", "no_owner"))
         running.host.start()
         return False
     subscriber.kill()
-    NEVER.wait(random.uniform(0, 0.3))
+    NEVER.wait(away)
+    if away > 0.15:
+        judged_any(client, "orders", "recorder", ("listener_unreachable", "no_listener"))
     subscriber.start()
     return True
 
 
-def check_end(running: Engine, subscriber: RecordingSubscriber, published: dict[int, list[int]], allowed: int) -> None:
+def check_end(
+    running: Engine, client: Client, subscriber: RecordingSubscriber, published: dict[int, list[int]], allowed: int
+) -> None:  # fmt: skip
     expected = sum(len(ids) for ids in published.values())
     eventually(lambda: subscriber.distinct() >= expected, f"{expected} messages at the callback", 60)
+    assert judged(client, "orders", "recorder", "idle").lag == 0
     check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
     duplicates = check_delivered(published, subscriber.ids())
     assert duplicates <= allowed
@@ -132,12 +146,14 @@ def test_a_subscriber_killed_between_callback_and_acknowledgement_gets_that_mess
         published = by_partition(queue.put_many([b"%d" % number for number in range(20)]))
         assert subscriber.process is not None
         subscriber.process.wait(20)
+        judged_any(client, "orders", "recorder", ("listener_unreachable", "no_listener"))
         handled = subscriber.ids()[0]
         assert handled == published[0][:7]
         check_checkpoints(running.address, "orders", "recorder", published, subscriber.ids())
         subscriber.start()
         try:
             eventually(lambda: subscriber.distinct() == 20, "all twenty")
+            judged(client, "orders", "recorder", "idle")
         finally:
             subscriber.kill()
         delivered = subscriber.ids()[0]

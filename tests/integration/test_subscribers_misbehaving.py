@@ -70,6 +70,7 @@ def test_a_listener_that_raises_gets_the_message_again_in_order_and_nothing_twic
         published = by_partition(queue.put_many([b"%d" % number for number in range(200)]))
         eventually(lambda: subscriber.distinct() == 200, "all of them", 60)
         assert check_delivered(published, subscriber.ids()) == 0
+        assert judged(client, queue_name, "recorder", "idle").observation.failures == 0
     finally:
         subscriber.kill()
 

@@ -15,7 +15,7 @@ from delivery.batch.select import Refuses
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
+from delivery.storage.base import Amount, Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 from delivery.storage.producers import Producers
 from tests.simulation.kernel import Kernel
 from tests.simulation.machine import Machine, Resume, spend, stand_still
@@ -174,10 +174,11 @@ class SimulatedStore:
         first = headers[0].base_id if headers else 0
         return Bounds(first, view.last_id, sum(one.count for one in headers), sum(one.length for one in headers))
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """See MessageStore.count; batches count whole here."""
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
+        """See MessageStore.measure; batches count whole here."""
         rows = self._view(key).shelf.rows
-        return sum(row.header.count for row in rows if after < row.header.base_id and row.header.last_id <= until)
+        between = [row.header for row in rows if after < row.header.base_id and row.header.last_id <= until]
+        return Amount(sum(one.count for one in between), sum(one.length for one in between))
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See MessageStore.trim; nothing ever gets too old here."""

@@ -45,6 +45,6 @@ def _late_counts() -> Any:
 
 FOUND_AS: Final = {
     "forgotten": (_forgotten, "I5 I11", ""),
-    "all again": (_all_again, "I11", "again, which it has acknowledged"),
-    "late counts": (_late_counts, "I11", "again, which it has acknowledged"),
+    "all again": (_all_again, "I9", "again, which it has acknowledged"),
+    "late counts": (_late_counts, "I9", "again, which it has acknowledged"),
 }

@@ -15,7 +15,7 @@ from delivery.errors import ArchiveUnreadable, MetadataUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import ArchivedRange, QueueSettings, encode_headers
 from delivery.storage.archive.store import ArchivedStore
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey
+from delivery.storage.base import Amount, Append, Bounds, Chunk, PartitionKey
 from delivery.storage.memory import MemoryStore
 from tests.archives import archive
 from tests.stores import KEY, batch, batches_of, headers_of, store_all
@@ -93,7 +93,7 @@ def test_all_reads_are_those_of_a_store_that_dropped_nothing(
     ends = [one.header.last_id for one in batches]
     edges = sorted({0, START - 1, last_id, ID_MAX, *cuts, *ends, *(end - spare // 2 for end in ends)})
     for after, until in itertools.pairwise(edges):
-        assert both.count(KEY, after, until) == reference.count(KEY, after, until)
+        assert both.measure(KEY, after, until).messages == reference.measure(KEY, after, until).messages
         assert headers_of(both, after=after) == headers_of(reference, after=after)
     found, expected = both.bounds(KEY), reference.bounds(KEY)
     assert (found.first_id, found.last_id, found.messages) == (
@@ -127,9 +127,9 @@ class TrimmedMeanwhile(MemoryStore):
         self._come(key)
         return super().read(key, after, bytes_max, refuses)
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
         self._come(key)
-        return super().count(key, after, until)
+        return super().measure(key, after, until)
 
     def _come(self, key: PartitionKey) -> None:
         if self.coming:
@@ -154,7 +154,7 @@ def test_a_count_while_retention_drops_what_is_archived_misses_nothing(tmp_path:
     store_all(store, [batch(START + number) for number in range(3)])
     both, _ = archived(store, tmp_path, [START + 1])
     store.coming = True
-    assert both.count(KEY, 0, ID_MAX) == 3
+    assert both.measure(KEY, 0, ID_MAX).messages == 3
 
 
 def test_what_is_to_be_archived_first_waits_for_it(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class FakeClient:
             raise UnknownQueue("no queue 'none'")
         return self
 
-    def publisher(self) -> Self:
+    def publisher(self, timeout: float) -> Self:
+        self.timeout = timeout
         return self
 
     def put(self, body: bytes, **how: Any) -> FakeReceipt:
@@ -72,7 +73,8 @@ def connected(monkeypatch: pytest.MonkeyPatch, fake: FakeClient) -> FakeClient:
 
 def test_what_is_given_reaches_the_publisher(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--key", "k", "--topic", "t", "--header", "a=1", "--partition", "2"]
-    assert run(["publish", "q", "one", "two", *options]) == 0
+    assert run(["publish", "q", "one", "two", *options, "--timeout", "1m"]) == 0
+    assert client.timeout == 60
     how = {"key": b"k", "topic": "t", "headers": {"a": b"1"}, "partition": 2}
     assert client.put_with == [(b"one", how), (b"two", how)]
     assert capsys.readouterr().out == "0-0\n0-1\n"

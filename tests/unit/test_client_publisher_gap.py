@@ -52,6 +52,7 @@ def test_while_something_is_in_flight_messages_gather_and_the_answer_sends_them_
         under_test.put(b"0").result(SECONDS)
         host.held.clear()
         under_test.put(b"1")
+        eventually(lambda: host.published == 2, "it is in flight")
         for number in range(2, 50):
             under_test.put(b"%d" % number)
         host.held.set()

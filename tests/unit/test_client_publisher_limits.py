@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from time import monotonic
 
 import pytest
 
@@ -15,6 +16,7 @@ from delivery.errors import (
     HootError,
     InvalidRequest,
     MessageTooLarge,
+    QueueFull,
     Throttled,
     UnknownOutcome,
     UnknownPartition,
@@ -51,6 +53,50 @@ def test_a_buffer_that_stays_full_is_an_error() -> None:
             under_test.put_many([bytes(90)] * 50)
         with pytest.raises(HootError):
             under_test.close()
+
+
+def test_a_full_queue_is_waited_for_and_told_when_there_was_no_room_in_time() -> None:
+    full = QueueFull("partition orders/0 is full")
+    with ScriptedHost(lambda number: full if number < 4 else "store") as host, publisher(host) as under_test:
+        receipts = under_test.put_many([b"a", b"b"])
+        assert [receipt.result(SECONDS).partition for receipt in receipts] == [0, 0]
+        assert host.published > 4
+    with ScriptedHost(lambda number: full) as host:
+        under_test = publisher(host, timeout=0.5)
+        receipt = under_test.put(b"c")
+        with pytest.raises(QueueFull, match="orders/0 is full"):
+            receipt.result(SECONDS)
+        with pytest.raises(QueueFull):
+            under_test.close()
+    assert host.bodies == []
+
+
+def leave(under_test: Publisher, kind: type[BaseException]) -> None:
+    with under_test:
+        raise kind
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_who_is_interrupted_does_not_wait_for_a_host_that_does_not_answer(kind: type[BaseException]) -> None:
+    with ScriptedHost(lambda number: "ignore") as host:
+        begun, under_test = monotonic(), publisher(host, timeout=SECONDS)
+        receipt = under_test.put(b"x")
+        host.received.wait(SECONDS)
+        with pytest.raises(kind):
+            leave(under_test, kind)
+        assert monotonic() - begun < SECONDS / 2
+        with pytest.raises(UnknownOutcome):
+            receipt.result(0)
+
+
+def test_what_was_put_before_an_exception_or_an_interrupt_is_stored() -> None:
+    for kind in (KeyError, KeyboardInterrupt):
+        with ScriptedHost() as host:
+            under_test = publisher(host)
+            under_test.put(b"x")
+            with pytest.raises(kind):
+                leave(under_test, kind)
+            assert host.bodies == [b"x"]
 
 
 def test_bad_messages_are_refused_before_anything_is_sent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -12,17 +13,20 @@ from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.reading import Reading
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
 from delivery.api.writers import Writers
+from delivery.cluster.backlog import Floor
 from delivery.cluster.queues import QueueTable
 from delivery.errors import (
     HootError,
     InvalidRequest,
     NotOwner,
+    QueueFull,
     StorageUnavailable,
     UnknownOutcome,
     UnknownQueue,
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
+from delivery.storage.base import Amount
 from delivery.transactions.errors import (
     NoSuchWriter,
     TransactionExpired,
@@ -81,6 +85,28 @@ def test_whoever_owns_the_topic_next_knows_what_was_stored_and_rolled_back() -> 
         assert await poll(on, transaction(TX, TX)) == [b"s1", b"s2"]
         stage.ownership.lose_all(NotOwner("for a test"))
         assert await poll(exchange(stage)) == [b"gone", b"s1", b"s2"]
+
+    tell(story)
+
+
+def test_a_full_topic_takes_no_messages_and_no_bodies_and_lets_transactions_end() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(TOPIC, PublishRequest(TX, [b"stored before"]))
+        record = await publish(on, b"taken back", tx=TX)
+        assert record is not None
+        owned = await stage.ownership.acquire("ns.t", 0)
+        owned.settings = msgspec.structs.replace(owned.settings, backlog_messages=2)
+        owned.backlog.measured(owned.backlog.mark(), Floor(0, "audit"), Amount(2, 200))
+        for refused in (
+            partial(publish, on, b"x"),
+            partial(publish, on, b"x", tx=TX),
+            partial(on.store, TOPIC, PublishRequest(TX, [b"x"])),
+        ):
+            with pytest.raises(QueueFull):
+                await refused()
+        await on.rollback(TOPIC, record)
+        await publish(on, tx=TX)
+        assert await poll(on, transaction(TX, TX)) == [b"stored before"]
 
     tell(story)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery.batch.sequences import begun_anew
+from delivery.batch.sequences import begun_anew, follows
 from delivery.client.inflight import Lane
 from delivery.client.receipts import Batch
 from delivery.errors import (
@@ -15,6 +15,7 @@ from delivery.errors import (
     InvalidRequest,
     NotOwner,
     OutOfSequence,
+    QueueFull,
     StorageUnavailable,
     Throttled,
     UnknownOutcome,
@@ -97,7 +98,9 @@ def test_a_fenced_owner_leaves_the_outcome_open() -> None:
     assert isinstance(error, UnknownOutcome)
 
 
-@pytest.mark.parametrize("refusal", [ClockWrong("hours behind"), StorageUnavailable("it could not be opened")])
+@pytest.mark.parametrize(
+    "refusal", [ClockWrong("hours behind"), QueueFull("a limit"), StorageUnavailable("it could not be opened")]
+)
 def test_a_host_that_cannot_store_says_so_for_good_and_may_be_able_to_in_time(refusal: HootError) -> None:
     made, batches = opened(count=2)
     launched(made)
@@ -106,6 +109,20 @@ def test_a_host_that_cannot_store_says_so_for_good_and_may_be_able_to_in_time(re
     [(failed, error)] = made.settle(SECONDS)
     assert failed is batches[1]
     assert error is refusal
+
+
+def test_behind_one_that_was_refused_until_its_deadline_sequences_begin_anew_at_once() -> None:
+    """Else the host would refuse the next one for the gap, and its publisher might hear of nothing else in its time."""
+    made, _ = opened(count=1)
+    made.add(batch(1))
+    [before] = launched(made)
+    made.failed(QueueFull("a limit"))
+    [(_, error)] = made.settle(SECONDS)
+    assert isinstance(error, QueueFull)
+    made.add(batch(2, deadline=2 * SECONDS))
+    [entry] = launched(made, SECONDS)
+    assert follows(entry.sequence, before.sequence - 1)
+    assert entry.sequence != before.sequence + 1
 
 
 def test_a_batch_that_was_never_sent_fails_at_its_deadline_with_what_stood_in_the_way() -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 
 from hypothesis import given, strategies as st
 
+from delivery.storage.base import Amount
 from delivery.storage.locating import locate
 
 
@@ -16,9 +17,9 @@ from delivery.storage.locating import locate
 def test_each_is_the_id_of_that_message_or_the_end(ids: set[int], after: int, more: int, wanted: set[int]) -> None:
     ordered, until = sorted(ids), after + more
 
-    def count(low: int, high: int) -> int:
-        return bisect_right(ordered, high) - bisect_right(ordered, low)
+    def measure(low: int, high: int) -> Amount:
+        return Amount(bisect_right(ordered, high) - bisect_right(ordered, low), 0)
 
     inside = [one for one in ordered if after < one <= until]
     expected = [inside[number - 1] if number <= len(inside) else until for number in sorted(wanted)]
-    assert locate(count, after, until, sorted(wanted)) == expected
+    assert locate(measure, after, until, sorted(wanted)) == expected

@@ -149,7 +149,9 @@ def test_any_place_of_a_long_segment_is_found_by_its_index(tmp_path: Path) -> No
             chunk = log.read(KEY, after, 1)
             expected = next((10 * place for place in range(1, 201) if 10 * place + 3 > after), None)
             assert (chunk.headers[0].base_id if chunk else None) == expected
-            assert log.count(KEY, 0, after) == sum(min(4, max(0, after - 10 * place + 1)) for place in range(1, 201))
+            assert log.measure(KEY, 0, after).messages == sum(
+                min(4, max(0, after - 10 * place + 1)) for place in range(1, 201)
+            )
         log.open(KEY, epoch + 1, KEEP)
     assert len(read_index(log_files(tmp_path, "index")[0])[0].entries()) > 5
 
@@ -288,7 +290,7 @@ def test_readers_and_trimming_do_not_disturb_each_other(tmp_path: Path) -> None:
                 done.wait(0.002)
                 continue
             assert all(header.last_id > seen for header in chunk.headers)
-            assert log.count(KEY, 0, seen) < len(ids)
+            assert log.measure(KEY, 0, seen).messages < len(ids)
             seen = chunk.last_id
         return True
 

@@ -21,7 +21,7 @@ def test_a_memory_queue_writes_no_segment_and_keeps_its_messages_until_it_is_rel
     group = [batch(10, [b"a"] * 3, producer=(4, 1)), batch(20, [b"b"])]
     store_all(log, group)
     assert batches_of(log) == [item.batch for item in group]
-    assert (log.count(KEY, 0, 100), log.bounds(KEY).messages) == (4, 4)
+    assert (log.measure(KEY, 0, 100).messages, log.bounds(KEY).messages) == (4, 4)
     assert log.open(KEY, 2, IN_MEMORY).producers == (StoredBatch(4, 1, 10, 3, group[0].header.payload_crc),)
     assert len(headers_of(log)) == 2
     assert [path.name for path in partition_folder(tmp_path).iterdir()] == ["lock"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery.metrics import LABELS_MAX, Lag, Metrics
+from delivery.metrics import LABELS_MAX, Lag, Metrics, QueueBacklog
 
 
 def lines(metrics: Metrics, start: str) -> list[str]:
@@ -43,6 +43,23 @@ def test_the_lag_of_a_subscription_is_that_of_its_worst_partition() -> None:
     assert 'hoot_lag_seconds{queue="orders",subscription="mail"} 4.0' in lines(metrics, "hoot_lag")
     out = lines(metrics, "hoot_unacknowledged")
     assert 'hoot_unacknowledged_messages{queue="orders",subscription="mail"} 15.0' in out
+
+
+def test_the_backlog_of_a_queue_is_that_of_its_worst_partition_and_full_ones_are_counted() -> None:
+    metrics = Metrics()
+    found = [
+        QueueBacklog("orders", 7, 10, True),
+        QueueBacklog("orders", 5, 900, True),
+        QueueBacklog("log", 0, 0, False),
+    ]
+    found += [QueueBacklog(f"q{number}", 1, 1, True) for number in range(LABELS_MAX + 100)]
+    metrics.watch_backlogs(lambda: found)
+    assert 'hoot_queue_backlog_messages{queue="orders"} 7.0' in lines(metrics, "hoot_queue")
+    assert 'hoot_queue_backlog_bytes{queue="orders"} 900.0' in lines(metrics, "hoot_queue")
+    assert 'hoot_queue_full_partitions{queue="orders"} 2.0' in lines(metrics, "hoot_queue")
+    assert 'hoot_queue_full_partitions{queue="log"} 0.0' in lines(metrics, "hoot_queue")
+    assert 'hoot_queue_full_partitions{queue="other"} 102.0' in lines(metrics, "hoot_queue")
+    assert len(lines(metrics, "hoot_queue_full_partitions{")) == LABELS_MAX + 1
 
 
 def test_two_hosts_in_one_process_count_apart() -> None:

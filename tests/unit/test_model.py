@@ -113,6 +113,12 @@ def test_headers_above_their_limit_are_too_large() -> None:
         {"ttl_seconds": float("nan")},
         {"ttl_seconds": -1.0},
         {"retention_bytes": 1},
+        {"backlog_messages": 0},
+        {"backlog_messages": -1},
+        {"backlog_bytes": 0},
+        {"backlog_bytes": 1 << 61},
+        {"backlog_bytes": 1 << 20, "retention_bytes": 1 << 20},
+        {"backlog_bytes": 2 << 20, "retention_bytes": 1 << 20},
         {"body_bytes_max": 0},
         {"body_bytes_max": 9 << 20},
         {"layout": "columns"},
@@ -131,6 +137,10 @@ def test_all_wrong_settings_are_named_at_once() -> None:
 
 def test_the_defaults_are_allowed() -> None:
     assert check_settings(QueueSettings()) == QueueSettings()
+
+
+def test_a_backlog_that_retention_leaves_room_for_is_allowed() -> None:
+    check_settings(QueueSettings(backlog_messages=1, backlog_bytes=1024, retention_bytes=1 << 20))
 
 
 def test_a_message_tells_its_id_and_time() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from delivery.cli import retrying
 from delivery.dispatch.retry import Again, Failed, FirstInLine, GiveUp, Kind, checked, pause
 from delivery.errors import InvalidRequest, ProtocolError
 from delivery.metastore.managers.records import Attempts
@@ -119,7 +120,8 @@ def test_long_errors_are_cut() -> None:
     [
         {"first_seconds": 0}, {"first_seconds": -1}, {"first_seconds": "10"}, {"factor": 0.5}, {"jitter": 2},
         {"first_seconds": True}, {"longest_seconds": 1, "first_seconds": 2}, {"longest_seconds": float("nan")},
-        {"deliveries_max": -1}, {"deliveries_max": 1.5}, {"dead_letters": 1},
+        {"deliveries_max": -1}, {"deliveries_max": 1.5}, {"dead_letters": 1}, {"ack_timeout_seconds": -1},
+        {"ack_timeout_seconds": 8 * 86_400},
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_is_refused_by_the_name_of_what_is_wrong(wrong: dict[str, Any]) -> None:
@@ -127,6 +129,14 @@ def test_a_policy_that_cannot_be_is_refused_by_the_name_of_what_is_wrong(wrong: 
         retry_asked(RetryPolicy(**wrong))
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
         changed_policy(RetryPolicy(), retry_asked(wrong), "orders", "mail")
+
+
+def test_an_operator_reads_in_a_line_what_a_policy_means_and_which_limits_of_time_it_sets() -> None:
+    asked = retry_asked(retrying.asked(["timeout_seconds=30s", "ack_timeout_seconds=5m", "order=key"]))
+    policy = changed_policy(RetryPolicy(), asked, "orders", "mail")
+    assert (policy.timeout_seconds, policy.ack_timeout_seconds) == (30, 300)
+    assert retrying.described(policy).endswith("never given up, 30s for callbacks, 5m for acknowledgements")
+    assert retrying.described(RetryPolicy()).endswith("never given up")
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:

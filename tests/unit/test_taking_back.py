@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import trio
 
 from delivery.dispatch.worker import Begin
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.policy import Order
-from subscriber import Reject, Retry
+from subscriber import ManualMessage, Reject, Retry
+from subscriber.holding import Unhandled
+from subscriber.inbox import PartitionInbox, Status
+from subscriber.manual import Unacknowledged
+from subscriber.taking_back import TakingBack
 from tests.unit.by_hand import LIMIT, Desk, policy
 from tests.unit.by_key import batch
+from tests.unit.listening import message
 
 
 def test_what_is_not_acknowledged_in_time_comes_again_after_the_pause_with_all_that_is_open_behind_it() -> None:
@@ -231,3 +240,40 @@ def test_what_was_open_when_somebody_moved_the_position_fails_no_more(order: Ord
             nursery.cancel_scope.cancel()
 
     desk.play(story)
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_a_failure_is_told_of_what_was_pushed_before_the_partition_was_recalled(order: Order) -> None:
+    """The host, which gives it to another member, waits for these answers; the empty push that asks has a new turn."""
+    now, given = 0.0, list[tuple[str, Any]]()
+    unacknowledged, inbox = Unacknowledged(lambda: now), PartitionInbox()
+    taken: list[ManualMessage] = []
+
+    def push(name: str, run: int, after: int, *numbers: int) -> None:
+        data = batch(numbers[0], *"a" * len(numbers)) if numbers else b""
+        sent = SimpleNamespace(batches=data, after=after, again=False, epoch=1, run=run)
+        inbox.begin((1, run), after)
+        taken.extend(unacknowledged.deliver(message(number)) for number in numbers)
+        reply = answered(Status.OK, inbox.end(max(numbers, default=after)), ())
+        unacknowledged.settle(
+            cast("Any", sent), reply, lambda reply: given.append((name, reply)), repeated=False,
+            beginning=inbox.beginning, limit=LIMIT,
+        )  # fmt: skip
+
+    push("first", 1, 0, 100, 101)
+    push("second", 1, 101, 200)
+    push("recall", 2, 0)
+    assert taken[0].ack()
+    now = LIMIT
+    TakingBack(unacknowledged, inbox, answered, by_key=order == "key").take_back(unacknowledged.lapsed(LIMIT), LIMIT)
+    assert [name for name, _ in given] == ["first", "second", "recall"]
+    first, second, _ = [reply for _, reply in given]
+    assert [one.id for one in first.failures] == [101]
+    if order == "partition":
+        assert (first.status, first.position, second.status) == (Status.FAILED, 100, Status.SKIPPED)
+    else:
+        assert (first.status, [one.id for one in second.failures]) == (Status.OK, [200])
+
+
+def answered(status: Status, position: int, unhandled: Sequence[Unhandled]) -> Any:
+    return SimpleNamespace(status=status, position=position, failures=list(unhandled) or None)

@@ -12,7 +12,7 @@ import trio
 
 from delivery import wall
 from delivery.client import aio
-from delivery.errors import Closed, InvalidRequest, UnknownSubscription
+from delivery.errors import Closed, InvalidRequest, UnknownQueue, UnknownSubscription
 from delivery.testing import Engine, Restless
 from delivery.testing.loop import StillLoop
 from subscriber import Event, Message, Retry, RetryPolicy, Subscriber
@@ -201,8 +201,9 @@ def test_what_has_no_end_is_said_to_have_none(hoot: Engine) -> None:
 
 def test_a_claim_that_fails_says_what_happened(hoot: Engine) -> None:
     hoot.connect().create_queue("orders").put(b"x", key=b"k")
-    with pytest.raises(UnknownSubscription, match="was it started"):
-        hoot.assert_delivered("orders", "mail", [b"x"])
+    for queue, expected in (("orders", [b"x"]), ("orders", []), ("ordres", [])):
+        with pytest.raises((UnknownSubscription, UnknownQueue), match=r"was it started|no queue 'ordres'"):
+            hoot.assert_delivered(queue, "mail", expected)
     started(hoot, failing)
     with pytest.raises(AssertionError, match="nothing was delivered"):
         hoot.assert_delivered("orders", "mail", [b"x"])

@@ -137,6 +137,15 @@ def test_the_text_names_what_is_the_matter_and_what_to_do(observation: Observati
     assert all(word in text for word in says), text
 
 
+@pytest.mark.parametrize("name", ["no_listener", "paused", "handler_stuck", "healthy"])
+def test_whatever_the_reason_it_is_critical_while_publishers_wait_for_it(name: Name) -> None:
+    case = next(observation for found, observation in CASES if found == name)
+    alone, held = verdict(case), verdict(msgspec.structs.replace(case, holding=True))
+    assert (held.name, held.text, held.level) == (name, f"publishers wait for it: {alone.text}", "critical")
+    worst_of_warnings = max((verdict(one) for _, one in CASES if verdict(one).level == "warning"), key=lambda o: o.rank)
+    assert held.rank > worst_of_warnings.rank
+
+
 def test_limits_say_from_when_on() -> None:
     assert verdict(seen(**STUCK), Limits(stuck_seconds=60)).name == "catching_up"
     assert verdict(seen(**QUIET), Limits(quiet_seconds=3600)).name == "healthy"

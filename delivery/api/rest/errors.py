@@ -58,7 +58,7 @@ STATUS_TEXTS: Final = {
     413: "The body, or a message in it, is too large",
     415: "The body is compressed in a way that is not known here",
     500: "The transaction is too old, or the host failed",
-    503: "Not now: nobody owns the topic at this moment, or the host is busy",
+    503: "Not now: nobody owns the topic at this moment, the host is busy, or subscriptions are too far behind",
 }
 EVERYWHERE: Final = (408, 413, 415, 500, 503)
 """What any call may answer."""

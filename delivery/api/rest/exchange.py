@@ -81,8 +81,9 @@ class Exchange:
         """Store bodies that a later publish under the same pointer makes visible. Raises as `publish`."""
         if request.pointer is None or not request.messages:
             raise InvalidRequest("what is stored for later needs a transactionWritePointer and a message")
-        await self._own(topic)
+        owned, _ = await self._own(topic)
         await self._writers.check(request.pointer, self._now_ms())
+        owned.check_room()
         await self._store(topic, _packed(marks.stored(_checked(request.messages), request.pointer)), aside=True)
 
     async def rollback(self, topic: Topic, record: Published) -> None:

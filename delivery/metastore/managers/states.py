@@ -8,6 +8,7 @@ one owner can save at any time, and what an owner saved before it was fenced is 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -169,6 +170,21 @@ class SubscriptionStates:
                     number = item.key.rpartition(SEPARATOR)[2]
                     if state.is_of(preferences) and number.isdecimal():
                         states[int(number)] = Versioned(state, item.version)
+        return states
+
+    def read_states_of_queue(self, queue: str) -> dict[tuple[str, int], SubscriptionState]:
+        """The states of all subscriptions of a queue, by name and partition; without those that cannot be read.
+
+        States of earlier subscriptions of a name may be among them (see `SubscriptionState.is_of`).
+        """
+        states: dict[tuple[str, int], SubscriptionState] = {}
+        prefix = check_name("queue", queue)
+        with self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False) as cursor:
+            while cursor.has_more_entries():
+                for item in cursor.read_entries(_ENTRIES):
+                    _, name, number = item.key.split(SEPARATOR)
+                    with contextlib.suppress(CorruptRecord):
+                        states[name, int(number)] = _CODEC.decode(item.value, item.key)
         return states
 
     def delete_states(self, queue: str, name: str, of: SubscriptionRecord | None) -> None:

@@ -14,7 +14,7 @@ from delivery.batch.select import Refuses, dictionary_in
 from delivery.errors import ArchiveUnreadable
 from delivery.model import ArchivedRange
 from delivery.storage.archive.names import path_of
-from delivery.storage.base import Chunk, PartitionKey
+from delivery.storage.base import NOTHING, Amount, Chunk, PartitionKey
 
 if TYPE_CHECKING:
     from delivery.storage.archive.files import Group, Reader
@@ -102,9 +102,9 @@ class ArchivedPartition:
                     return _chunk(found, bytes_max, refuses)
         return None
 
-    def count(self, after: int, until: int) -> int:
-        """How many messages have an id above `after` and up to `until`. Raises ArchiveUnreadable."""
-        return self._rank(until) - self._rank(after) if until > after else 0
+    def measure(self, after: int, until: int) -> Amount:
+        """What has an id above `after` and up to `until`, by the bytes of the files. Raises ArchiveUnreadable."""
+        return self._amount(until) - self._amount(after) if until > after else NOTHING
 
     def below(self, message_id: int) -> tuple[int, int]:
         """About how many messages have an id below `message_id`, and the bytes of the files with such.
@@ -119,6 +119,14 @@ class ArchivedPartition:
                 messages = sum(one.messages for one in before)
             self._below = (message_id, messages, sum(one.bytes for one in before))
         return self._below[1:]
+
+    def _amount(self, message_id: int) -> Amount:
+        """What has this id or a lower one; of a file that it cuts as much as of its messages."""
+        rank, place = self._rank(message_id), bisect_right(self.ranges, message_id, key=_until)
+        size, before = sum(one.bytes for one in self.ranges[:place]), sum(one.messages for one in self.ranges[:place])
+        if rank > before:
+            size += self.ranges[place].bytes * (rank - before) // self.ranges[place].messages
+        return Amount(rank, size)
 
     def _rank(self, message_id: int) -> int:
         """How many messages have this id or a lower one."""

@@ -18,7 +18,7 @@ from delivery.errors import HootError
 from delivery.ids import ID_MAX
 from delivery.model import ArchivedRange, QueueSettings
 from delivery.storage.archive.partition import ArchivedPartition, Files, same
-from delivery.storage.base import Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
+from delivery.storage.base import NOTHING, Amount, Append, Bounds, Chunk, MessageStore, PartitionKey, PartitionState
 
 Ranges = Callable[[Sequence[PartitionKey]], Sequence[tuple[ArchivedRange, ...] | HootError]]
 """Says what is archived of partitions, by their records; blocking."""
@@ -87,16 +87,16 @@ class ArchivedStore:
         last_id = max(held.last_id, archive.until)
         return Bounds(archive.first_id, last_id, held.messages + messages, held.bytes + size)
 
-    def count(self, key: PartitionKey, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
+    def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
         while True:
             archive = self._archives.get(key)
             behind = archive is not None and after < archive.until
             first_id = self._first_id(key) if behind else 0
-            archived = archive.count(after, min(until, first_id - 1)) if archive is not None and behind else 0
-            count = self._store.count(key, max(after, first_id - 1), until)
+            archived = archive.measure(after, min(until, first_id - 1)) if archive is not None and behind else NOTHING
+            held = self._store.measure(key, max(after, first_id - 1), until)
             if self._archives.get(key) is archive and (not behind or self._first_id(key) == first_id):
-                return archived + count
+                return archived + held
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """See `MessageStore.trim`; where the queue is to be archived first, nothing that is not archived goes."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 import msgspec
 
 from delivery.batch import Header
-from delivery.storage.base import Bounds
+from delivery.storage.base import Amount, Bounds
 from delivery.storage.hbase.heads import Head
 from delivery.storage.sealed import EpochIds
 
@@ -87,15 +87,16 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if one.epoch < epoch
         )
 
-    def rank(self, message_id: int, following: Head | None) -> int:
-        """How many messages of all times have an id up to `message_id`, for one that is not before `kept`.
+    def rank(self, message_id: int, following: Head | None) -> Amount:
+        """What of all times has an id up to `message_id`, for one that is not before `kept`; a batch that it cuts, too.
 
         `following` is the first head whose base is above it, None behind the last base.
         """
-        last, base, before = self.last_id, self.last_base, self.messages
+        last, base, before = self.last_id, self.last_base, Amount(self.messages, self.bytes)
         if following is not None:
-            last, base, before = following.previous_last, following.previous_base, following.messages_before
-        return before - (last - message_id) if last > message_id and base >= self.kept.id else before
+            last, base = following.previous_last, following.previous_base
+            before = Amount(following.messages_before, following.bytes_before)
+        return before - Amount(last - message_id, 0) if last > message_id and base >= self.kept.id else before
 
 
 def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:

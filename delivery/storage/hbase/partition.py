@@ -12,7 +12,7 @@ from delivery.errors import CorruptRecord, Fenced, HootError, StorageUnavailable
 from delivery.hbase import Row
 from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionState
+from delivery.storage.base import NOTHING, Amount, Append, Bounds, Chunk, PartitionState
 from delivery.storage.hbase import keys, records
 from delivery.storage.hbase.heads import Head
 from delivery.storage.hbase.held import Held, Mark
@@ -37,7 +37,7 @@ class Partition:
     """A partition that this store owns until it is fenced or broken.
 
     `plan`, `confirm`, `fail`, `trim` and `close` are called by one thread at a time (the store has a lock for it);
-    `read`, `bounds` and `count` by any.
+    `read`, `bounds` and `measure` by any.
     """
 
     def __init__(self, place: Place, owner: Owner, found: Checkpoint) -> None:
@@ -171,16 +171,16 @@ class Partition:
         """See `MessageStore.bounds`."""
         return self._held.bounds()
 
-    def count(self, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
+    def measure(self, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
         held = self._held
-        return self._rank(held, until) - self._rank(held, after) if until > after else 0
+        return self._rank(held, until) - self._rank(held, after) if until > after else NOTHING
 
-    def _rank(self, held: Held, message_id: int) -> int:
+    def _rank(self, held: Held, message_id: int) -> Amount:
         if message_id < held.kept.id:
-            return held.kept.messages
+            return Amount(held.kept.messages, held.kept.bytes)
         if message_id >= held.last_id:
-            return held.messages
+            return Amount(held.messages, held.bytes)
         following = next((head for head, _ in self.place.counting(held, message_id + 1, page=1)), None)
         return held.rank(message_id, following)
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from delivery.batch.select import Refuses
 from delivery.errors import CorruptRecord, Fenced, StorageUnavailable
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.base import NOTHING, Amount, Append, Bounds, Chunk, PartitionKey, PartitionState
 from delivery.storage.log.disk import Disk, locked, refusals
 from delivery.storage.log.epochs import Epochs
 from delivery.storage.log.folder import DataFolder
@@ -42,7 +42,7 @@ class Partition:
     """A partition that this process owns until it is closed, fenced or broken.
 
     `write`, `sync`, `confirm`, `trim` and `close` are called by one thread at a time (the store has a lock for it);
-    `read`, `bounds` and `count` by any.
+    `read`, `bounds` and `measure` by any.
     """
 
     def __init__(self, key: PartitionKey, epoch: int, settings: QueueSettings, tools: Tools, epochs: Epochs) -> None:
@@ -117,15 +117,16 @@ class Partition:
             bytes=sum(extent.end for _, extent in stored),
         )
 
-    def count(self, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
+    def measure(self, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
 
-        def rank(segments: Sequence[Segment], message_id: int) -> int:
+        def rank(segments: Sequence[Segment], message_id: int) -> Amount:
             place = bisect_right(segments, message_id, key=_last_id)
-            below = sum(segment.extent.messages for segment in segments[:place])
-            return below + (self._reader.rank(segments[place], message_id) if place < len(segments) else 0)
+            below = [segment.extent for segment in segments[:place]]
+            whole = Amount(sum(extent.messages for extent in below), sum(extent.end for extent in below))
+            return whole + (self._reader.rank(segments[place], message_id) if place < len(segments) else NOTHING)
 
-        return self._reading(lambda segments: rank(segments, until) - rank(segments, after)) if until > after else 0
+        return self._reading(lambda all_: rank(all_, until) - rank(all_, after)) if until > after else NOTHING
 
     def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`. Raises Fenced when a newer epoch owns the partition."""

@@ -12,7 +12,7 @@ import google_crc32c
 from delivery.batch import HEADER_BYTES, Header, peek
 from delivery.batch.select import Refuses, dictionary_in
 from delivery.errors import CorruptRecord
-from delivery.storage.base import Chunk
+from delivery.storage.base import NOTHING, Amount, Chunk
 from delivery.storage.log.index import STRETCH_BYTES
 from delivery.storage.log.segment import ClosedFiles, LogFile, Segment
 
@@ -84,17 +84,18 @@ class Reader:
         self._remember(after, stop)
         return Chunk(parts[0] if len(parts) == 1 else b"".join(parts), tuple(headers), after)
 
-    def rank(self, segment: Segment, message_id: int) -> int:
-        """How many messages of the segment have an id up to `message_id`; reads one stretch of headers at most."""
+    def rank(self, segment: Segment, message_id: int) -> Amount:
+        """What of the segment has an id up to `message_id`; reads one stretch of headers at most."""
         end, last_id, messages = segment.extent
         if message_id >= last_id:
-            return messages
+            return Amount(messages, end)
         if message_id < segment.base_id:
-            return 0
+            return NOTHING
         at, before = self._files.index(segment).find(message_id)
-        for _, header in walk(self._files.open(segment), at, end):
+        for start, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
-                return before + max(0, message_id - header.base_id + 1)
+                inside = max(0, message_id - header.base_id + 1)
+                return Amount(before + inside, start + header.length * inside // header.span)
             before += header.span
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 

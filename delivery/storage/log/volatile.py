@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from delivery.batch.select import Refuses
 from delivery.errors import Fenced
 from delivery.model import QueueSettings
-from delivery.storage.base import Append, Bounds, Chunk, PartitionKey, PartitionState
+from delivery.storage.base import Amount, Append, Bounds, Chunk, PartitionKey, PartitionState
 from delivery.storage.log.disk import locked, refusals
 from delivery.storage.log.epochs import Epochs
 from delivery.storage.log.partition import Tools
@@ -65,9 +65,9 @@ class VolatilePartition:
         """See `MessageStore.bounds`."""
         return self.held.bounds(self.held.last_id)
 
-    def count(self, after: int, until: int) -> int:
-        """See `MessageStore.count`."""
-        return self.held.count(after, min(until, self.held.last_id))
+    def measure(self, after: int, until: int) -> Amount:
+        """See `MessageStore.measure`."""
+        return self.held.measure(after, min(until, self.held.last_id))
 
     def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`."""

@@ -29,6 +29,14 @@ def test_a_queue_is_created_listed_shown_changed_and_deleted(hoot: Hoot) -> None
     changed = hoot.json("queue", "info", "life")
     assert (changed["ttl_seconds"], changed["durability"], changed["retention_bytes"]) == (None, "fsync", 10 << 20)
 
+    hoot("queue", "update", "life", "--backlog-messages", "1000000", "--backlog-bytes", "5MiB")
+    limited = hoot.json("queue", "info", "life")
+    assert (limited["backlog_messages"], limited["backlog_bytes"]) == (1_000_000, 5 << 20)
+    shown = hoot("queue", "info", "life").stdout
+    assert "1,000,000 messages or 5.0 MiB of a partition that are not acknowledged" in shown
+    hoot("queue", "update", "life", "--backlog-messages", "none", "--backlog-bytes", "none")
+    assert "publishers wait" not in hoot("queue", "info", "life").stdout
+
     hoot("queue", "delete", "life", "--dry-run")
     assert "life" in hoot("queue", "list").stdout, "a dry run does nothing"
     hoot("queue", "delete", "life", "--yes")

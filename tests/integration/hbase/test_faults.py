@@ -23,6 +23,7 @@ from delivery.storage.hbase import keys
 from tests.hbase.server import HBase
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, check_delivered, hosted
+from tests.integration.verdicts import judged
 
 pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 PARTITIONS = 4
@@ -75,8 +76,10 @@ class Publishing:
 class Stage:
     """All that runs."""
 
-    def __init__(self, hbase: HBase, host_pid: int, publishing: Publishing, subscriber: RecordingSubscriber) -> None:
-        self.hbase, self._host_pid = hbase, host_pid
+    def __init__(
+        self, hbase: HBase, host_pid: int, client: Client, publishing: Publishing, subscriber: RecordingSubscriber
+    ) -> None:  # fmt: skip
+        self.hbase, self._host_pid, self._client = hbase, host_pid, client
         self.publishing, self._subscriber = publishing, subscriber
 
     def goes_on(self) -> None:
@@ -101,6 +104,7 @@ class Stage:
 
         eventually(lambda: missing() == 0, "all that was acknowledged is delivered", SECONDS)
         check_delivered(stored, self._subscriber.ids())
+        assert judged(self._client, "orders", "recorder", "idle").lag == 0
 
 
 @pytest.fixture
@@ -113,7 +117,7 @@ def stage(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Stage]:
             subscriber = RecordingSubscriber(running, "orders", tmp_path)
             subscriber.start()
             publishing = Publishing(client)
-            found = Stage(hbase, running.host.pid, publishing, subscriber)
+            found = Stage(hbase, running.host.pid, client, publishing, subscriber)
             try:
                 found.goes_on()
                 yield found

@@ -16,6 +16,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.chaos.proxy import HEALTHY, Faults, Proxy
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
+from tests.integration.verdicts import judged, judged_any
 
 pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 
@@ -38,11 +39,14 @@ def test_a_subscriber_goes_on_where_it_was_from_a_position_in_hbase(
             for number in range(20):
                 queue.put(b"%d" % number, partition=number % 2)
             eventually(lambda: subscriber.distinct() == 20, "all at the callback")
+            judged(client, "orders", "recorder", "idle")
             running.host.kill()
+            judged_any(client, "orders", "recorder", ("host_unreachable", "no_owner"))
             running.host.start()
             for number in range(20, 30):
                 queue.put(b"%d" % number, partition=number % 2)
             eventually(lambda: subscriber.distinct() == 30, "the later ones, too")
+            judged(client, "orders", "recorder", "idle")
         finally:
             subscriber.kill()
         with closing(Tables(parse_gateways(hbase_gateways))) as tables:

@@ -62,6 +62,11 @@ def test_poison_stops_nothing_is_kept_as_it_was_and_can_be_sent_back(running: En
         assert found[0]["headers"] == {"h": "v"}
         assert "Reject: it is junk" in hoot("dlq", "show", "orders", "mail", "--id", found[1]["id"]).stdout
 
+        explain = ("subscription", "explain", "orders", "mail", "--message", found[1]["message"])
+        [told] = hoot.json(*explain)["explanations"]
+        names = ("id", "time", "reason", "failures", "last_error")
+        assert told["dead_letters"] == [{"queue": "orders.mail.dlq", **{name: found[1][name] for name in names}}]
+        assert f"rejected (Reject: it is junk); it is {found[1]['id']} in orders.mail.dlq" in hoot(*explain).stdout
         hoot.refused("dlq", "drop", "orders", "mail", status=2)
         hoot.refused("dlq", "redrive", "orders", "mail", "--id", "1-1", "--yes", status=2)
         assert hoot.json("dlq", "drop", "orders", "mail", "--dry-run")["dropped"] is False

@@ -14,6 +14,7 @@ from delivery.metastore.zookeeper import ZooKeeperClient
 from subscriber import RetryPolicy
 from tests.integration.embedded import NEVER, eventually
 from tests.integration.engine import RecordingSubscriber, hosted
+from tests.integration.verdicts import judged, judged_any
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -39,6 +40,7 @@ def test_every_message_is_handled_or_a_dead_letter_and_the_order_of_each_key_is_
                 subscriber.start(pause_seconds=0.001)
                 NEVER.wait(random.uniform(0.2, 1.0))
                 running.host.kill()
+                judged_any(client, "orders", "recorder", ("host_unreachable", "no_owner"))
                 running.host.start()
                 NEVER.wait(random.uniform(0.2, 1.0))
             subscriber.start()
@@ -47,6 +49,7 @@ def test_every_message_is_handled_or_a_dead_letter_and_the_order_of_each_key_is_
             with ZooKeeperClient(running.address) as session:
                 catalog = open_catalog(session)
                 eventually(lambda: not catalog.states("orders", "recorder")[0].parked, "nothing is parked")
+            judged(client, "orders", "recorder", "idle")
         finally:
             subscriber.kill()
     first = {number: at for at, number in reversed(list(enumerate(subscriber.ids()[0])))}

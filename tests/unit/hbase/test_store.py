@@ -10,7 +10,7 @@ import pytest
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.hbase import Cells, Row
 from delivery.model import Layout, QueueSettings
-from delivery.storage.base import Append, PartitionKey
+from delivery.storage.base import Amount, Append, PartitionKey
 from delivery.storage.hbase import HBaseStore
 from delivery.storage.sealed import EpochIds
 from tests.hbase_tables import Data, FakeTables
@@ -125,10 +125,11 @@ def test_a_host_that_dies_between_fence_and_seal_leaves_what_was_acknowledged(si
 
 
 def test_a_fence_whose_answer_was_lost_is_known_again(site: Site) -> None:
+    site.host(1)
     tables, store = site.host()
     tables.lost_answers = 1
-    store.open(KEY, 1, KEEP)
-    store_all(store, [batch(10)])
+    store.open(KEY, 2, KEEP)
+    store_all(store, [batch(10, epoch=2)])
 
 
 def test_a_seal_whose_answer_was_lost_needs_a_newer_epoch(site: Site) -> None:
@@ -280,4 +281,4 @@ def test_whatever_arrives_when_what_was_acknowledged_is_there_in_order(site: Sit
     found = batches_of(last)
     assert [one for one in found if one in acknowledged] == acknowledged
     assert set(found) <= set(acknowledged) | unknown
-    assert last.bounds(KEY).messages == last.count(KEY, 0, 10**12)
+    assert Amount(last.bounds(KEY).messages, last.bounds(KEY).bytes) == last.measure(KEY, 0, 10**12)
