@@ -127,7 +127,7 @@ class MessageStore(Protocol):
     def count(self, key: PartitionKey, after: int, until: int) -> int:
         """How many messages have an id above `after` and up to `until`: index entries and at most two stretches.
 
-        An id that a batch keeps behind its messages counts as one.
+        What the engine keeps between the messages counts for none; an id that is kept for a message elsewhere for one.
         """
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:

@@ -72,7 +72,7 @@ class MemoryPartition:
         return Bounds(
             first_id=headers[0].base_id if headers else 0,
             last_id=headers[-1].last_id if headers else until,
-            messages=sum(header.span for header in headers),
+            messages=sum(header.shown for header in headers),
             bytes=sum(header.length for header in headers),
         )
 
@@ -97,9 +97,8 @@ class MemoryPartition:
 
     def _rank(self, message_id: int) -> int:
         place = bisect_right(self._last_ids, message_id)
-        below = sum(header.span for header, _ in self._batches[:place])
-        inside = message_id - self._batches[place][0].base_id + 1 if place < len(self._batches) else 0
-        return below + max(0, inside)
+        below = sum(header.shown for header, _ in self._batches[:place])
+        return below + (self._batches[place][0].shown_up_to(message_id) if place < len(self._batches) else 0)
 
     def _excess(self, bytes_max: int) -> int:
         """How many of the oldest batches are too many for `bytes_max`; the newest one always stays."""

@@ -94,8 +94,8 @@ class Reader:
         at, before = self._files.index(segment).find(message_id)
         for _, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
-                return before + max(0, message_id - header.base_id + 1)
-            before += header.span
+                return before + header.shown_up_to(message_id)
+            before += header.shown
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 
     def _place(self, segment: Segment, after: int, end: int) -> int:
