@@ -47,7 +47,9 @@ class Cluster:
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The answer of any host: status 0 where nobody listens, 1 where none came."""
-        host = random.choice(self._hosts.catalog.hosts())
+        if not (hosts := self._hosts.catalog.hosts()):
+            return 0, None
+        host = random.choice(hosts)
         assert host.http_port is not None
         connection = http.client.HTTPConnection(host.address, host.http_port, timeout=60)
         try:
