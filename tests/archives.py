@@ -82,7 +82,7 @@ class Scene:
                 self.put(key, START_MS + number * DAY_MS // 3)
         self.all = [batches_of(self.store, key) for key in self.keys]
         calls = cast("Calls", self)
-        self.hosts = Engine(self.catalog, calls, calls, patience=0.0)
+        self.hosts = Engine(lambda: self.catalog, calls, calls, patience=0.0)
 
     def put(self, key: PartitionKey, ms: int, topic: str = "") -> None:
         data = encode([(b"%d" % number, b"k", topic, b"") for number in range(3)], key.partition)

@@ -6,7 +6,7 @@ batch; `decode` opens one into columns or messages; `select` makes the smaller b
 
 from __future__ import annotations
 
-from delivery.batch.decode import Batch, open_batch
+from delivery.batch.decode import Batch, open_at, open_batch
 from delivery.batch.encode import Row, encode
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header, headers_in, peek, stamp
 from delivery.batch.rows import Rows
@@ -23,6 +23,7 @@ __all__ = [
     "encode",
     "headers_in",
     "is_aside",
+    "open_at",
     "open_batch",
     "peek",
     "select",

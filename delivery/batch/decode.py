@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from delivery.batch import layout
 from delivery.batch.encode import Columns
-from delivery.batch.layout import HEADER_BYTES, Header, check_payload, peek
+from delivery.batch.layout import HEADER_BYTES, Header, check_checksum, check_payload, peek
 from delivery.errors import CorruptRecord
 from delivery.model import ASIDE, Message
 
@@ -41,6 +41,14 @@ def open_batch(data: bytes, header: Header | None = None) -> Batch:
         raise CorruptRecord("a batch header was cut short")
     check_payload(header, data)
     return Batch(header, data)
+
+
+def open_at(data: bytes, at: int, header: Header) -> Batch:
+    """The batch that `headers_in` found at `at`, where it lies among others: nothing is copied, and all of `data` stays
+    in memory as long as the batch does. Raises CorruptRecord when anything in it is wrong.
+    """
+    check_checksum(header, data[at + HEADER_BYTES : at + header.length])
+    return Batch(header, data, at)
 
 
 class Batch:

@@ -135,7 +135,12 @@ def check_payload(header: Header, batch: bytes) -> None:
     """Raise CorruptRecord unless `batch` has the header's length and its payload the header's checksum."""
     if len(batch) != header.length:
         raise CorruptRecord(f"a batch of {header.length} bytes was cut to {len(batch)}")
-    if google_crc32c.value(batch[HEADER_BYTES:]) != header.payload_crc:
+    check_checksum(header, batch[HEADER_BYTES:])
+
+
+def check_checksum(header: Header, payload: bytes) -> None:
+    """Raise CorruptRecord unless a batch's payload has the header's checksum."""
+    if google_crc32c.value(payload) != header.payload_crc:
         raise CorruptRecord("the checksum of a batch payload is wrong")
 
 

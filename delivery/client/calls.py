@@ -37,6 +37,10 @@ class Calls:
         deadline = time.monotonic() + timeout + wait
         return retried(Route(self._owners, queue, partition), attempt, deadline, time.monotonic, time.sleep)
 
+    def known(self, queue: str, partition: int) -> Address | None:
+        """Who is taken for the partition's owner, as far as anybody has asked."""
+        return self._owners.known(queue, partition)
+
     def ask(self, host: HostRecord, method: str, *args: object, timeout: float) -> Any:  # noqa: ANN401 - as above
         """What one host answers, once; raises what comes of it."""
         return self._pool.call(host.address, host.port, method, *args, deadline=timeout)

@@ -17,11 +17,13 @@ from delivery.client.hosts import Owners
 from delivery.client.managing import Manager, Managers
 from delivery.errors import HootError, InvalidRequest, UnknownQueue
 from delivery.messaging.transactions import read_snapshot
-from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.catalog import Catalog
+from delivery.metastore.live import Address
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import Isolation, check_partition
 from delivery.rpc.pool import Pool
+from delivery.spark.late import LateCatalog
 from delivery.spark.options import ReadOptions
 from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 from delivery.spark.tables import check_tables
@@ -31,6 +33,7 @@ PATIENCE_SECONDS: Final = 120.0
 """What is under way waits so long for a host or ZooKeeper that is away; what begins does not."""
 PAUSE_SECONDS: Final = 0.5
 _NOTHING: Final[Mapping[Place, int]] = {}
+_NOBODY: Final[Mapping[Place, Address]] = {}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,30 +42,30 @@ R = TypeVar("R")
 class Engine:
     """Region hosts as a reader or writer sees them. Blocking; for one thread, `publish` apart."""
 
-    def __init__(self, catalog: Catalog, calls: Calls, manager: Calls, patience: float) -> None:
+    def __init__(self, catalog: Callable[[], Catalog], calls: Calls, manager: Calls, patience: float) -> None:
         """`calls` go to owners, those of `manager` to the host that manages transactions."""
-        self._catalog, self._calls, self._manager = catalog, calls, manager
+        self._opened, self._calls, self._manager = catalog, calls, manager
         self._seconds = max(CALL_SECONDS, patience)
 
     @property
     def catalog(self) -> Catalog:
-        """What ZooKeeper knows."""
-        return self._catalog
+        """What ZooKeeper knows. Raises MetadataUnavailable."""
+        return self._opened()
 
     @property
     def transactions(self) -> Manager:
         """The transaction service."""
-        return Manager(self._manager, Forgetting(self._catalog, self._calls).before_ms)
+        return Manager(self._manager, Forgetting(self.catalog, self._calls).before_ms)
 
     def places(self, options: ReadOptions) -> list[Place]:
         """The partitions that the options choose. Raises UnknownQueue, UnknownPartition, MetadataUnavailable."""
         names: Iterable[str] = options.names
         if options.pattern:
             wanted = re.compile(options.pattern)
-            names = sorted(name for name in self._catalog.queues() if wanted.fullmatch(name))
+            names = sorted(name for name in self.catalog.queues() if wanted.fullmatch(name))
         found = []
         for name in names:
-            count = self._catalog.queue(name).settings.partitions
+            count = self.catalog.queue(name).settings.partitions
             chosen = options.assigned.get(name, range(count))
             found += [(name, check_partition(number, count, name)) for number in chosen]
         return found
@@ -114,7 +117,7 @@ class Engine:
 
     def queue(self, name: str) -> QueueRecord:
         """A queue. Raises UnknownQueue, MetadataUnavailable."""
-        return self._catalog.queue(name)
+        return self.catalog.queue(name)
 
     def publish(self, queue: QueueRecord, partition: int, batch: bytes) -> None:
         """Have a batch stored that its producer and sequence keep from being stored twice. From any thread.
@@ -123,6 +126,10 @@ class Engine:
         """
         place = (queue.name, partition)
         self._calls.call(*place, "publish", *place, batch, queue.generation, timeout=PATIENCE_SECONDS)
+
+    def owner(self, place: Place) -> Address | None:
+        """Who was last asked about a partition, if anybody was."""
+        return self._calls.known(*place)
 
     def call(self, queue: str, partition: int, method: str, *args: object) -> Any:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""
@@ -140,19 +147,23 @@ class Engine:
 
 
 @contextmanager
-def engine(zookeeper: str, patience: float = 0.0) -> Iterator[Engine]:
+def engine(zookeeper: str, patience: float = 0.0, known: Mapping[Place, Address] = _NOBODY) -> Iterator[Engine]:
     """An engine for as long as the context lasts; `patience` is for a ZooKeeper, and hosts, that are away.
 
+    Who knows owners of partitions gives them along: ZooKeeper is asked then when one of them is not the owner any more.
     Raises MetadataUnavailable.
     """
-    session = patiently(lambda: _session(zookeeper), patience)
-    catalog, pool = open_catalog(session), Pool()
+    catalog, pool = LateCatalog(lambda: patiently(lambda: _session(zookeeper), patience)), Pool()
+    owners = Owners(catalog)
+    for place, address in known.items():
+        owners.learn(*place, address)
     try:
-        yield Engine(catalog, Calls(Owners(catalog), pool), Calls(Managers(catalog), pool), patience)
+        if not known:
+            catalog.get()
+        yield Engine(catalog.get, Calls(owners, pool), Calls(Managers(catalog), pool), patience)
     finally:
         pool.close()
         catalog.close()
-        session.stop()
 
 
 def _session(zookeeper: str) -> ZooKeeperClient:

@@ -10,8 +10,9 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from delivery.batch import headers_in, open_batch
+from delivery.batch import headers_in, open_at
 from delivery.errors import HootError, MetadataUnavailable
+from delivery.metastore.live import Address
 from delivery.rpc.idl import load_idl
 from delivery.spark.columns import to_arrow
 from delivery.spark.options import ReadOptions
@@ -19,7 +20,7 @@ from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
 from delivery.spark.tables import Piece, open_tables, pieces
 
-READ_BYTES: Final = 4 * 1024 * 1024
+READ_BYTES: Final = 1024 * 1024
 """Asked for at once: some ten thousand small messages, which is the size of Arrow batch that Spark likes best."""
 
 
@@ -33,14 +34,15 @@ class Task(InputPartition):
     """A span, as Spark carries it to an executor."""
 
     def __init__(
-        self, span: Span, topics: Sequence[str] = (), rule: str = "", view: bytes | None = None
-    ) -> None:  # fmt: skip
-        """`topics` and `rule` are those of a stream's subscription, which the options do not tell.
+        self, span: Span, owner: Address | None, view: bytes | None = None, topics: Sequence[str] = (), rule: str = ""
+    ) -> None:
+        """`owner` is who had the partition when it was planned, if that is known.
 
-        With a view, only what is committed by it is read.
+        With a view, only what is committed by it is read. `topics` and `rule` are those of a stream's subscription,
+        which the options do not tell.
         """
         super().__init__(None)
-        self.view = view
+        self.owner, self.view = owner, view
         self.span = (span.queue, span.partition, span.after, span.until, span.messages)
         self.topics, self.rule = tuple(topics), rule
 
@@ -60,7 +62,8 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
     span, options = Span(*task.span), task.chosen(options)
     rows = 0
     chosen = options.topics or options.filter or task.view is not None
-    with engine(options.zookeeper, PATIENCE_SECONDS) as hosts:
+    known = {} if task.owner is None else {(span.queue, span.partition): task.owner}
+    with engine(options.zookeeper, PATIENCE_SECONDS, known) as hosts:
         for part in _batches(hosts, options, span, task.view):
             rows += part.num_rows
             yield part
@@ -85,11 +88,7 @@ def _check_there(hosts: Engine, span: Span) -> None:
 def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None) -> Iterator[pa.RecordBatch]:
     after = span.after
     for data, position in _pieces(hosts, options, span, view):
-        batches = [
-            open_batch(bytes(data[at : at + header.length]), header)
-            for at, header in headers_in(data)
-            if header.base_id <= span.until
-        ]
+        batches = [open_at(data, at, header) for at, header in headers_in(data) if header.base_id <= span.until]
         if batches:
             yield to_arrow(batches, span.queue, options.columns, after, span.until)
         after = position

@@ -82,7 +82,8 @@ class HootReader(DataSourceReader):
         with engine(self._options.zookeeper) as hosts:
             spans = [left for span in plan(hosts, self._options) if (left := self._narrowed.span(span)) is not None]
             view = hosts.view(self._options.isolation)
-            return [Task(span, view=view) for span in hosts.tasks(spans, self._options.tasks_min)]
+            tasks = hosts.tasks(spans, self._options.tasks_min)
+            return [Task(span, hosts.owner((span.queue, span.partition)), view) for span in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""

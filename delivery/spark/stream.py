@@ -101,7 +101,10 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
         hosts = self._engine()
         view = hosts.view(read.isolation)
-        return [Task(span, read.topics, read.filter, view) for span in hosts.tasks(spans, read.tasks_min)]
+        return [
+            Task(span, hosts.owner((span.queue, span.partition)), view, read.topics, read.filter)
+            for span in hosts.tasks(spans, read.tasks_min)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task, as Arrow."""

@@ -33,6 +33,7 @@ START_MS = 1_732_150_000_000
 HOURS_MS = 10 * 3_600_000
 BATCH = 500
 FILES = 4
+SHARE = "1 % of the time reads, % of the bytes"
 
 
 def batches(megabytes: int, body_bytes: int) -> list[tuple[Header, bytes]]:
@@ -62,8 +63,8 @@ def read_bytes() -> int:
     return int(lines[0].partition(":")[2])
 
 
-def main(megabytes: int, body_bytes: int) -> None:
-    """Run and print."""
+def measure(megabytes: int, body_bytes: int) -> dict[str, float]:
+    """What is told, by its names."""
     made = batches(megabytes, body_bytes)
     size = sum(len(data) for _, data in made)
     key = PartitionKey("bench", "g", 0)
@@ -82,12 +83,12 @@ def main(megabytes: int, body_bytes: int) -> None:
         seconds, cpu = time.perf_counter() - began, time.process_time() - busy
         total = sum(one.bytes for one in ranges)
         assert sum(one.messages for one in ranges) == sum(header.count for header, _ in made), "all is archived"
-        print(json.dumps({
+        return {
             "MB": round(size / 1e6), "body bytes": body_bytes, "MB/s": round(size / seconds / 1e6, 1),
             "MB/s of processor time": round(size / cpu / 1e6, 1), "archive MB": round(total / 1e6, 1),
-            "1 % of the time reads, % of the bytes": round(100 * by_pyarrow(folder) / total, 2),
+            SHARE: round(100 * by_pyarrow(folder) / total, 2),
             "by a host": round(100 * by_host(folder, key, ranges) / total, 2),
-        }))  # fmt: skip
+        }  # fmt: skip
 
 
 def by_pyarrow(folder: Path) -> int:
@@ -120,4 +121,5 @@ def ids(archive: ArchivedPartition, after: int) -> Iterator[int]:
 
 if __name__ == "__main__":
     os.nice(5)
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 512, int(sys.argv[2]) if len(sys.argv) > 2 else 1000)
+    given = [int(one) for one in sys.argv[1:]]
+    print(json.dumps(measure(*given, *(512, 1000)[len(given) :])))

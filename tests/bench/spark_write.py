@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from delivery import connect
 from delivery.local import LocalEngine
@@ -39,25 +40,29 @@ def main() -> None:
         session = local_session("write", Path(folder) / "spark")
         try:
             with LocalEngine(Path(folder) / "engine") as engine:
-                measure(session, engine.address, given.rows, given.partitions, given.durability)
+                for way in WAYS:
+                    measure(session, engine.address, way, given.rows, given.partitions, given.durability)
         finally:
             session.stop()
 
 
-def measure(session: SparkSession, address: str, count: int, partitions: int, durability: str) -> None:
-    """Each of the ways, after a smaller run of it."""
-    for way, columns in WAYS.items():
-        seconds, each = 0.0, ""
-        for rows in (count // 10, count):
-            queue = f"{way}-{rows}"
-            with connect(address) as client:
-                client.create_queue(queue, partitions=partitions, durability=durability)
-                before = spent()
-                seconds = write(session.range(rows, numPartitions=2).selectExpr(*columns), way, address, queue)
-                each = told(before, rows / 1_000_000)
-                stored = sum(client.queue(queue).bounds(number).messages for number in range(partitions))
-            assert way == "noop" or stored == rows, f"{stored} of {rows} rows are stored"
-        print(f"{way}: {count} rows in {seconds:.1f} s, {count / seconds:,.0f} rows/s; a million took {each}")
+def measure(
+    session: SparkSession, address: str, way: str, count: int, partitions: int, durability: str = "fsync"
+) -> float:
+    """One of the ways, after a smaller run of it; rows a second."""
+    seconds, each = 0.0, ""
+    for rows in (count // 10, count):
+        queue = f"{way}-{uuid4().hex[:8]}"
+        with connect(address) as client:
+            client.create_queue(queue, partitions=partitions, durability=durability)
+            before = spent()
+            seconds = write(session.range(rows, numPartitions=2).selectExpr(*WAYS[way]), way, address, queue)
+            each = told(before, rows / 1_000_000)
+            stored = sum(client.queue(queue).bounds(number).messages for number in range(partitions))
+            client.delete_queue(queue)
+        assert way == "noop" or stored == rows, f"{stored} of {rows} rows are stored"
+    print(f"{way}: {count} rows in {seconds:.1f} s, {count / seconds:,.0f} rows/s; a million took {each}", flush=True)
+    return count / seconds
 
 
 def write(rows: DataFrame, way: str, address: str, queue: str) -> float:

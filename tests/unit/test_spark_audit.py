@@ -137,13 +137,20 @@ def test_the_report_is_one_page_that_loads_nothing_and_means_what_is_said() -> N
 
 def test_plots_have_every_minute_and_no_more_places_than_room() -> None:
     few = page(section())
-    assert few.count("<circle") == 3 * 8, "8 minutes of three lines, though nothing counts at six of them"
+    assert few.count("<circle") == 5 * 8, "8 minutes of five lines, though nothing counts at six of them"
     many = page(section(minutes=tuple(Minute(T0 + n * 600_000, counts(5, watched=5, arrivals=4)) for n in range(500))))
-    assert many.count("<circle") <= 3 * STEPS_MAX
+    assert many.count("<circle") <= 5 * STEPS_MAX
     assert "28 minutes" in many
     lag = [int(n.replace(",", "")) for n in re.findall(r": ([\d,]+) behind", many)]
     assert lag == sorted(lag)
     assert lag[-1] == 500
+
+
+def test_latencies_are_told_by_the_minute() -> None:
+    slow = counts(900, watched=900, arrivals=900, to_10_ms=890, to_100_ms=10, slowest_ms=90)
+    text = page(section(minutes=(Minute(T0, slow), Minute(T0 + 60_000, counts(100, to_1_ms=100, slowest_ms=1)))))
+    for name, found in (("p50", ["10", "1"]), ("p99", ["90", "1"])):
+        assert re.findall(rf": (\d+) {name}<", text) == found
 
 
 def test_a_queue_without_subscriptions_and_one_without_messages_have_a_page_too() -> None:

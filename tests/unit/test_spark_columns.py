@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, strategies as st
 
-from delivery.batch import Batch, encode, open_batch, select, stamp
+from delivery.batch import Batch, encode, headers_in, open_at, open_batch, select, stamp
+from delivery.errors import CorruptRecord
 from delivery.filters import filter_of
 from delivery.ids import first_id_at
 from delivery.model import encode_headers
@@ -50,13 +52,23 @@ def read(batches: list[Batch], after: int = 0, until: int = 2**62) -> list[dict[
 
 @given(st.lists(st.lists(messages, min_size=1, max_size=12), min_size=1, max_size=4), st.data())
 def test_the_rows_are_the_messages_between_the_ends(several: list[Any], data: st.DataObject) -> None:
-    batches, at = list[Batch](), BEGIN
+    chunk, at = b"", BEGIN
     for some in several:
-        batches.append(batch_of(some, at))
+        chunk += bytes_of(some, at)
         at += len(some) + data.draw(st.integers(0, 3))
+    batches = [open_at(chunk, place, header) for place, header in headers_in(chunk)]
+    assert len(batches) == len(several)
     assert read(batches) == rows_of(batches)
     after, until = data.draw(st.integers(BEGIN - 1, at)), data.draw(st.integers(BEGIN - 1, at))
     assert read(batches, after, until) == [row for row in rows_of(batches) if after < row["offset"] <= until]
+
+
+def test_a_batch_among_others_that_is_damaged_is_not_opened() -> None:
+    chunk = bytes_of([(b"a", None, "", {})], BEGIN) + bytes_of([(b"b", None, "", {})], BEGIN + 1)
+    (_, first), (place, second) = headers_in(chunk)
+    open_at(chunk, 0, first)
+    with pytest.raises(CorruptRecord, match="checksum"):
+        open_at(chunk[:-1] + b"c", place, second)
 
 
 @given(st.lists(st.tuples(bodies, keys, st.sampled_from(["a", "b"]), header_maps), min_size=1, max_size=40))

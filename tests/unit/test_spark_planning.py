@@ -1,12 +1,22 @@
-"""What is under way outlives a ZooKeeper that is away for a while, and nothing else."""
+"""What is under way outlives a ZooKeeper that is away for a while, and nothing else; a host that is too old is told."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
+
 import pytest
 
-from delivery.errors import HootError, InvalidRequest, MetadataUnavailable
+from delivery.errors import HootError, InvalidRequest, MetadataUnavailable, ProtocolError
+from delivery.rpc.frames import FrameBuffer
+from delivery.rpc.idl import load_idl
+from delivery.rpc.protocol import decode_call, encode_refusal, encode_result
 from delivery.spark import planning
-from delivery.spark.planning import patiently
+from delivery.spark.planning import engine, patiently
+from delivery.spark.ranges import Held, Span
+
+PLACE = ("orders", 0)
 
 
 class Fails:
@@ -33,3 +43,35 @@ def test_without_patience_there_is_one_attempt() -> None:
     with pytest.raises(MetadataUnavailable):
         patiently(away, 0)
     assert len(away.errors) == 1
+
+
+class Older(BaseRequestHandler):
+    """A region host that knows `partitionInfo` and nothing that came later."""
+
+    def handle(self) -> None:
+        buffer = FrameBuffer(1 << 16)
+        while count := self.request.recv_into(buffer.space()):
+            buffer.received(count)
+            while (frame := buffer.next_frame()) is not None:
+                call = decode_call("RegionHost", frame)
+                info = load_idl("delivery").PartitionInfo(firstId=1, lastId=9, messages=9, bytes=900)
+                answer = encode_result(call, info) if call.method == "partitionInfo" else encode_refusal(call)
+                self.request.sendall(b"".join(answer[0]))
+
+
+@pytest.fixture
+def older() -> Iterator[tuple[str, int]]:
+    with ThreadingTCPServer(("127.0.0.1", 0), Older) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield ("127.0.0.1", server.server_address[1])
+        server.shutdown()
+        thread.join()
+
+
+def test_a_host_that_is_too_old_is_one_clear_error_before_anything_is_read(older: tuple[str, int]) -> None:
+    with engine("nowhere:1", known={PLACE: older}) as hosts:
+        assert hosts.owner(PLACE) == older
+        assert hosts.held([PLACE]) == {PLACE: Held(1, 9, 9, 900)}, "and ZooKeeper is not asked for it"
+        with pytest.raises(ProtocolError, match=r"the peer refused countMessages: .* it is older than this program"):
+            hosts.tasks([Span(*PLACE, 0, 9)], 0)

@@ -59,7 +59,7 @@ def compact(
         pinned = pin(hosts, chosen)
         counted = Observation()
         rows = _counted(newest(pinned.read(session, COLUMNS)), counted, keep_empty=keep_empty)
-        with followed(session, progress):
+        with followed(session, progress, 3 if into.queue else 2):
             if dry_run:
                 rows.count()
             else:

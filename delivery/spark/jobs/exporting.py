@@ -57,7 +57,7 @@ def export_queue(
         if not dry_run:
             counted = Observation()
             rows = pinned.read(session, COLUMNS).observe(counted, F.count(F.lit(1)).alias("messages"))
-            with followed(session, progress):
+            with followed(session, progress, 1):
                 write_files(rows, files)
             count = int(counted.get["messages"])
     return Exported(chosen.queue, files.path, files.form, count, str(pinned.end))
@@ -77,7 +77,7 @@ def import_files(
         record = hosts.queue(queue)
         rows = read_files(session, files)
         check_rows(rows.drop(BROKEN))
-        with followed(session, progress):
+        with followed(session, progress, 4):
             seen = _looked_through(rows)
             found = identity or f"import {record.generation} {seen.messages} {seen.digest}"
             if not dry_run and seen.messages:

@@ -64,7 +64,7 @@ def replay(
         where = settled(wishes.partitions, pinned.partitions, record.settings)
         rows = _queried(session, pinned, wishes)
         check_rows(rows)
-        with followed(session, progress):
+        with followed(session, progress, 2):
             if dry_run:
                 count = rows.count()
             else:

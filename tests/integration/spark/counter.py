@@ -1,4 +1,4 @@
-"""A driver in a process of its own, to be killed: counts a stream of flight-like events per hour and carrier.
+"""A driver in a process of its own, to be killed: counts a stream of flights per hour and carrier.
 
     python -m tests.integration.spark.counter FOLDER ZOOKEEPER QUEUE MASTER
 
@@ -19,8 +19,8 @@ from delivery.spark.session import local_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LATE = "2 hours"
-"""How long events are waited for, by their own time."""
+LATE = "3 days"
+"""How long flights are waited for, by their own time."""
 HOUR_SECONDS = 3600
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 SETTINGS = {
@@ -32,13 +32,15 @@ SETTINGS = {
 
 
 def counted(session: SparkSession, zookeeper: str, queue: str) -> DataFrame:
-    """Per hour and carrier the number of events, and the sum of their delays."""
+    """Per hour and carrier the number of flights by their scheduled departure, and the sum of their delays."""
     options = {"queue": queue, "zookeeper": zookeeper, "subscription": "count", "maxOffsetsPerTrigger": "700"}
     rows = session.readStream.format("hoot").options(startingOffsets="earliest", **options).load()
-    event = F.from_json(F.col("value").cast("string"), "carrier string, at long, delay int").alias("event")
-    events = rows.select(event).select("event.*").withColumn("at", F.timestamp_seconds("at"))
-    hours = events.withWatermark("at", LATE).groupBy(F.window("at", f"{HOUR_SECONDS} seconds").alias("hour"), "carrier")
-    return hours.agg(F.count("*").alias("events"), F.sum("delay").alias("delays"))
+    flight = F.from_json(F.col("value").cast("string"), "carrier string, time_hour string, minute int, dep_delay int")
+    events = rows.select(flight.alias("flight")).select("flight.*")
+    departure = F.timestamp_seconds(F.unix_timestamp(F.to_timestamp("time_hour")) + 60 * F.col("minute"))
+    timed = events.withColumn("at", departure).withWatermark("at", LATE)
+    hours = timed.groupBy(F.window("at", f"{HOUR_SECONDS} seconds").alias("hour"), "carrier")
+    return hours.agg(F.count("*").alias("events"), F.coalesce(F.sum("dep_delay"), F.lit(0)).alias("delays"))
 
 
 def main(folder: Path, zookeeper: str, queue: str, master: str) -> None:

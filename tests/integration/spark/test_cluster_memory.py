@@ -28,8 +28,7 @@ Sample = dict[str, int]
 
 def test_driver_and_executors_need_no_more_memory_the_longer_a_stream_runs(story: Story, tmp_path: Path) -> None:
     jcmd = spark_java_home(tmp_path / "java") / "bin" / "jcmd"
-    if not jcmd.exists():
-        pytest.skip("needs jcmd, which comes with a JDK")
+    assert jcmd.exists(), "this test needs jcmd, which comes with a JDK"
     eventually(lambda: story.lag() is not None, "the stream is attached", SECONDS)
     samples, end = list[Sample](), time.monotonic() + 60 * MINUTES
     while time.monotonic() < end or len(samples) < 8:
@@ -47,15 +46,18 @@ def sampled(story: Story, jcmd: Path) -> Sample:
     """Bytes by who has them: of a Java what is alive on its heap, of a Python all that it holds of the machine's."""
     workers, found = 0, Sample()
     for pid in (story.driver.pid, *descendants(story.driver.pid), *of_executors(story)):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        try:
+            command, size = Path(f"/proc/{pid}/cmdline").read_bytes(), resident(pid)
+        except OSError:
+            continue  # a Python that was idle, or a shell: it ended at this moment
         if b"SparkSubmit" in command:
             found["the driver's Java"] = alive(jcmd, pid)
         elif b"CoarseGrainedExecutorBackend" in command:
             found["the executors' Java"] = found.get("the executors' Java", 0) + alive(jcmd, pid)
         elif pid == story.driver.pid:
-            found["the driver"] = resident(pid)
+            found["the driver"] = size
         elif b"pyspark" in command:
-            workers = max(workers, resident(pid))
+            workers = max(workers, size)
     return found | {"the largest worker": workers}
 
 

@@ -44,19 +44,40 @@ def test_every_message_is_a_row_with_its_id_key_topic_time_and_headers(
     assert not expected
 
 
-def test_topics_are_filtered_and_an_empty_queue_gives_no_rows(running: Engine, spark: SparkSession) -> None:
+def test_topics_and_headers_are_filtered_and_an_empty_queue_gives_no_rows(running: Engine, spark: SparkSession) -> None:
     with connect(running.address) as client:
         queue = client.create_queue("some", partitions=2)
         reader = spark.read.format("hoot").option("queue", "some").option("zookeeper", running.address)
         assert reader.load().count() == 0
-        queue.put_many([NewMessage(b"x", topic="a" if number % 4 else "b") for number in range(100)])
+        queue.put_many([
+            NewMessage(b"x", topic="a" if n % 4 else "b", headers={"n": b"%d" % (n % 10)} if n % 2 else None)
+            for n in range(100)
+        ])  # fmt: skip
     assert reader.load().count() == 100
-    assert reader.option("topics", "b").load().count() == 25
+    assert reader.option("filter", "n = '3'").load().count() == 10
+    assert reader.option("filter", "NOT EXISTS n").option("topics", "b").load().count() == 25
 
 
-def test_an_unknown_queue_is_one_clear_error(running: Engine, spark: SparkSession) -> None:
-    reader = spark.read.format("hoot").option("queue", "nosuch").option("zookeeper", running.address)
-    with pytest.raises(Exception, match="nosuch"):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"queue": "nosuch"}, "there is no queue 'nosuch'"),
+        ({"queue": "bad", "zookeeper": "127.0.0.1:1"}, "no ZooKeeper answers at 127.0.0.1:1"),
+        ({"queue": "bad", "startingofset": "earliest"}, "did you mean 'startingOffsets'"),
+        ({"queue": "bad", "subscribe": "bad"}, "exactly one of queue, subscribe"),
+        ({"queue": "bad", "startingOffsets": '{"bad": {"0": 99}}'}, "is complete up to id 0, and an offset names 99"),
+        ({"queue": "bad", "startingOffsets": '{"bad": {"7": 1}}'}, "names bad/7, which the read does not include"),
+        ({"queue": "bad", "maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streams"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_clear_error(
+    running: Engine, spark: SparkSession, options: dict[str, str], says: str
+) -> None:
+    with connect(running.address) as client:
+        if "bad" not in client.queues():
+            client.create_queue("bad")
+    reader = spark.read.format("hoot").option("zookeeper", running.address).options(**options)
+    with pytest.raises(Exception, match=says):
         reader.load().count()
 
 

@@ -19,7 +19,7 @@ from delivery.spark.jobs.audit.sections import Finding, Listener, Minute, Report
 from delivery.spark.jobs.audit.subjects import Subject, subjects
 from delivery.spark.jobs.choosing import Chosen, Pinned, pin
 from delivery.spark.jobs.failing import told_plainly
-from delivery.spark.jobs.following import followed
+from delivery.spark.jobs.following import Steps
 from delivery.spark.jobs.running import Progress, silent
 from delivery.spark.planning import engine
 
@@ -28,6 +28,9 @@ SHOWN_MAX: Final = 20
 """Findings of a subscription that the report shows."""
 _BY: Final = ("partition", "minute", "topic", "listener")
 REPORT: Final = "report.html"
+# The table, the findings, what is read back, broken lines: about how long each takes, and in how many stages.
+_RECORDED: Final = ((60, 8), (15, 4), (20, 10), (5, 2))
+_PLAIN: Final = (_RECORDED[0], _RECORDED[2])
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,34 +70,46 @@ def audit(
         pinned = pin(hosts, chosen)
         found = subjects(hosts.catalog, chosen.queue, wanted.subscriptions)
         sections: Sequence[Section] = ()
+        broken = 0
         if found and not dry_run:
-            with followed(session, progress):
-                rows = facts(session, hosts, pinned, found, wanted.records, round(wanted.late_seconds * 1000))
-                rows.persist()  # both tables tell of the same moment, though records go on being written
-                sections = _written(session, rows, folder, found, recorded=bool(wanted.records))
-                rows.unpersist()
+            steps = Steps(session, progress, _RECORDED if wanted.records else _PLAIN)
+            rows = facts(session, hosts, pinned, found, wanted.records, round(wanted.late_seconds * 1000))
+            rows.persist()  # both tables tell of the same moment, though records go on being written
+            sections = _written(session, steps, rows, folder, found, recorded=bool(wanted.records))
+            rows.unpersist()
+            if wanted.records:
+                with steps.next():
+                    broken = broken_lines(session, wanted.records)
         if not dry_run:
-            broken = broken_lines(session, wanted.records) if wanted.records and found else 0
             _write_report(folder, _report(pinned, sections, round(wanted.late_seconds * 1000), broken))
     counts = {one.name: one.totals for one in sections}
     return Audited(chosen.queue, str(folder), pinned.messages, str(pinned.end), counts)
 
 
 def _written(
-    session: SparkSession, rows: DataFrame, folder: Path, found: Sequence[Subject], *, recorded: bool
-) -> list[Section]:
+    session: SparkSession, steps: Steps, rows: DataFrame, folder: Path, found: Sequence[Subject], *, recorded: bool
+) -> list[Section]:  # fmt: skip
     """The tables; and what the report tells, read back from them."""
     place = f"file://{folder.absolute()}"  # beside the report, whatever file system is Spark's own
-    table(rows).coalesce(1).write.parquet(f"{place}/counts")
-    counted = session.read.parquet(f"{place}/counts")
+    with steps.next():
+        table(rows).coalesce(1).write.parquet(f"{place}/counts")
     shown: dict[str, list[Finding]] = {}
     if recorded:
-        findings(rows).write.parquet(f"{place}/findings")
-        for row in _first_of_each(session.read.parquet(f"{place}/findings")):
-            what = Finding(row.partition, row.offset, row.topic or "", ", ".join(row.findings))
-            shown.setdefault(row.subscription, []).append(what)
-    by = _grouped(counted)
+        with steps.next():
+            shown = _found(session, rows, f"{place}/findings")
+    with steps.next():
+        by = _grouped(session.read.parquet(f"{place}/counts"))
     return [_section(one, by, shown.get(one.name, [])) for one in found]
+
+
+def _found(session: SparkSession, rows: DataFrame, place: str) -> dict[str, list[Finding]]:
+    """Write the findings; the first of them, by subscription."""
+    findings(rows).write.parquet(place)
+    shown: dict[str, list[Finding]] = {}
+    for row in _first_of_each(session.read.parquet(place)):
+        what = Finding(row.partition, row.offset, row.topic or "", ", ".join(row.findings))
+        shown.setdefault(row.subscription, []).append(what)
+    return shown
 
 
 def _section(one: Subject, by: dict[tuple[str, str], list[Row]], shown: list[Finding]) -> Section:

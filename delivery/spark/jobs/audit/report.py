@@ -38,7 +38,7 @@ svg .middle { text-anchor: middle; font-size: 9.5px; }
 svg line { stroke: var(--line); } svg polyline { stroke: var(--own); stroke-width: 2; fill: none; }
 svg rect, svg circle, .key { fill: var(--own); background: var(--own); }
 .acknowledged, .published { --own: var(--good); } .parked { --own: var(--bad); } .dead { --own: var(--dead); }
-.waiting { --own: var(--wait); } .delivered { --own: var(--new); }
+.waiting, .p99 { --own: var(--wait); } .delivered, .p50 { --own: var(--new); }
 .key { display: inline-block; width: 0.8em; height: 0.8em; border-radius: 2px; margin: 0 0.3em 0 0.9em; }
 """
 
@@ -108,6 +108,8 @@ def _of_records(one: Section, steps: Sequence[Minute], labels: Sequence[str], wi
         f"<h3>Published since there are records, and delivered, by {width} {_keys(('published', 'delivered'))}</h3>",
         lines(flows, labels),
         "<h3>Lag: published, but not delivered yet</h3>", lines([Series("behind", lag, "waiting")], labels),
+        f"<h3>Latency of the first deliveries of what was published, in ms, by {width} {_keys(tuple(_QUANTILES))}</h3>",
+        lines([Series(name, _latencies(steps, part), name) for name, part in _QUANTILES.items()], labels),
         "<h3>Latency of first deliveries, up to</h3>",
         columns(Series("messages", classes(one.totals), "delivered"), edges),
     ]  # fmt: skip
@@ -138,6 +140,7 @@ def _findings(one: Section) -> str:
     )
 
 
+_QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 _TITLES: Final = ("published", *_STATES, "delivered", "missing", "duplicates", "late", "p50", "p99", "slowest")
 _BAD: Final = frozenset({"parked", "dead", "missing", "duplicates", "late"})
 
@@ -178,6 +181,10 @@ def _steps(minutes: Sequence[Minute]) -> tuple[list[Minute], str]:
 
 def _values(steps: Sequence[Minute], name: str) -> list[int]:
     return [one.counts.get(name, 0) for one in steps]
+
+
+def _latencies(steps: Sequence[Minute], part: float) -> list[int]:
+    return [quantile_ms(one.counts, part) or 0 for one in steps]
 
 
 def _keys(names: Sequence[str]) -> str:
