@@ -5,12 +5,18 @@ ended; if some of them were not handled, after the pushes before it, for the hos
 meanwhile. What concerns the whole partition waits until nothing is under way: a new turn, and a push that batch
 listeners take as a whole. So whatever the host repeats, the inbox knows by then what was handled.
 
+A callback that takes longer than it may goes on, as nothing can stop it. Its message has failed at the limit, and what
+waits behind it for its strand is held, so that their pushes can be answered. The strand is its own until it returns,
+which nobody hears of any more: what comes again meanwhile is held, too.
+
 Everything here happens under one lock, except for the calls of the listeners themselves.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -44,6 +50,10 @@ class Handling(Protocol):
     def is_whole(self) -> bool:
         """Whether listeners take it as a whole."""
 
+    @property
+    def outstay_seconds(self) -> float:
+        """When a call that has not returned has failed; 0 for never."""
+
     def handle(self) -> None:
         """Handle it as a whole, and answer it."""
 
@@ -72,7 +82,7 @@ class Handling(Protocol):
         """Answer that it ended its run."""
 
 
-class _UnderWay(msgspec.Struct):
+class _UnderWay(msgspec.Struct, eq=False):
     push: Handling
     work: Work
     left: int
@@ -83,14 +93,36 @@ class _UnderWay(msgspec.Struct):
     failed: ListenerFailed | None = None
     """What ends the run: the first of them."""
     is_answered: bool = False
+    limit: float = 0.0
+    """Seconds that a call may take; 0 for as long as it likes."""
+    passed: set[int] = set()
+    """Messages that were held while they waited for their strand."""
+
+
+class _Running(msgspec.Struct):
+    """A call that is bounded."""
+
+    one: _UnderWay
+    message: Message
+    due: float
 
 
 class Abreast:
     """Takes the pushes of a partition in order of arrival."""
 
-    def __init__(self, inbox: PartitionInbox, submit: Callable[[Hashable, Callable[[], None]], None]) -> None:
-        """`submit(strand, job)` has the job called after those of its strand, on another thread or later."""
-        self._inbox, self._submit = inbox, submit
+    def __init__(
+        self, inbox: PartitionInbox, submit: Callable[[Hashable, Callable[[], None]], None],
+        clock: Callable[[], float] = time.monotonic, on_due: Callable[[float], object] = bool,
+    ) -> None:  # fmt: skip
+        """`submit(strand, job)` has the job called after those of its strand, on another thread or later.
+
+        `on_due` hears of a time at which a call may be late: `fail_late` is to be called then.
+        """
+        self._inbox, self._submit, self._clock, self._on_due = inbox, submit, clock, on_due
+        self._running: dict[int, _Running] = {}
+        """Calls that are bounded, by message."""
+        self._late: set[Hashable] = set()
+        """The strands of calls that took longer, and have not returned."""
         self._lock = threading.Lock()
         self._arrived: deque[Handling] = deque()
         self._under_way: deque[_UnderWay] = deque()
@@ -108,6 +140,39 @@ class Abreast:
             self._arrived.append(push)
             self._go_on()
 
+    def due(self) -> float:
+        """When the next call is late; infinite for never."""
+        with self._lock:
+            return min((call.due for call in self._running.values()), default=math.inf)
+
+    def fail_late(self) -> None:
+        """What is late by now has failed. On any thread that may call the application."""
+        with self._lock:
+            now = self._clock()
+            for call in [call for call in self._running.values() if call.due <= now]:
+                self._fail_late(call)
+            self._go_on()
+            for one in list(self._under_way):
+                self._answer_early(one)
+
+    def _fail_late(self, call: _Running) -> None:
+        one, message = call.one, call.message
+        del self._running[message.number]
+        self._late.add(_strand(message))
+        late = TimeoutError(f"the listener takes longer than {one.limit:g} s, and still runs")
+        self._note(one, failed_at(message, late))
+        one.left -= 1
+        for other in list(self._under_way)[self._under_way.index(one) :]:
+            for behind in other.work.messages:
+                if _strand(behind) == _strand(message) and (other is not one or behind.number > message.number):
+                    self._pass(other, behind)
+
+    def _pass(self, one: _UnderWay, message: Message) -> None:
+        """Hold a message whose strand is not free, if it is to be held."""
+        if message.number not in one.passed and not self._is_wanted(one, message):
+            one.passed.add(message.number)
+            one.left -= 1
+
     def _go_on(self) -> None:
         """Answer what has ended, begin what may begin."""
         while True:
@@ -119,7 +184,9 @@ class Abreast:
                 return
 
     def _may_begin(self, push: Handling) -> bool:
-        return not self._under_way or (push.turn == self._turn and not push.is_whole)
+        if push.is_whole:
+            return not self._under_way and not self._late
+        return not self._under_way or push.turn == self._turn
 
     def _begin(self, push: Handling) -> None:
         self._turn = push.turn
@@ -130,17 +197,32 @@ class Abreast:
         if isinstance(work, Status):
             self._under_way.append(_UnderWay(push, Work([], 0), 0, work))
             return
-        one = _UnderWay(push, work, len(work.messages))
+        one = _UnderWay(push, work, len(work.messages), limit=push.outstay_seconds)
         self._under_way.append(one)
         for message in work.messages:
-            strand = message.number if message.key is None else message.key
-            self._submit(strand, partial(self._handle, one, message))
+            if (strand := _strand(message)) in self._late:
+                self._hold_behind_late(one, message)
+            if message.number not in one.passed:
+                self._submit(strand, partial(self._handle, one, message))
+
+    def _hold_behind_late(self, one: _UnderWay, message: Message) -> None:
+        if one.push.again:
+            one.unhandled.append(Unhandled(message.number, message.key, HELD))
+            one.passed.add(message.number)
+            one.left -= 1
+        else:
+            self._pass(one, message)
 
     def _handle(self, one: _UnderWay, message: Message) -> None:
         """The job of a message."""
         failed: ListenerFailed | None = None
         with self._lock:
+            if message.number in one.passed:
+                return
             wanted = self._is_wanted(one, message)
+            if wanted and one.limit:
+                self._running[message.number] = call = _Running(one, message, self._clock() + one.limit)
+                self._on_due(call.due)
         if wanted:
             try:
                 one.push.call(message)
@@ -151,6 +233,10 @@ class Abreast:
             except BaseException as error:  # noqa: BLE001 - what else fails counts as what a listener raises
                 failed = failed_at(message, error)
         with self._lock:
+            if wanted and one.limit and self._running.pop(message.number, None) is None:
+                self._late.discard(_strand(message))  # and what it says now comes too late
+                self._go_on()
+                return
             if failed is not None:
                 self._note(one, failed)
             elif wanted and one.push.again:
@@ -212,3 +298,7 @@ class Abreast:
             push.end(work.position, one.unhandled)
         else:
             push.end(work.position, None)
+
+
+def _strand(message: Message) -> Hashable:
+    return message.number if message.key is None else message.key

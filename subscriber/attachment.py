@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from delivery import logs
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.telemetry import configured
 from subscriber.abreast import Abreast
 from subscriber.dispatch import Dispatcher
 from subscriber.effects import check_effects
-from subscriber.inbox import Inbox, PartitionInbox
+from subscriber.inbox import Inbox, PartitionInbox, Status
 from subscriber.listeners import Calls, Registered
 from subscriber.manual import ManualMessage, Unacknowledged, by_hand
+from subscriber.pushes import Push, Reply
 from subscriber.strands import Strands
 from subscriber.subscription import Subscription
 from subscriber.tracing import traced
+
+log = logs.logger(__name__)
 
 
 class Attachment:
@@ -31,7 +35,8 @@ class Attachment:
         """No listener is called for it any more."""
         self.strands: Strands | None = None
         """Where its partitions are worked off side by side, or with order="key" its keys; None on the one thread."""
-        self._abreast: dict[int, Abreast] = {}
+        self.side_by_side: dict[int, Abreast] = {}
+        """By partition, what works its keys off."""
         self.waiting: deque[Callable[[], None]] = deque()
         """Pushes that came while the application wanted none; for the thread that takes pushes up."""
         self.unacknowledged: dict[int, Unacknowledged] = {}
@@ -56,23 +61,35 @@ class Attachment:
                 called = [by_hand(one, self._deliver) for one in called]
             if self.telemetry is not None:
                 called = traced(self.telemetry, self.subscription.name, called)
-            self._calls = Calls(called, dispatcher.hop, self.subscription.where, retry.timeout_seconds)
+            where, limit = self.subscription.where, retry.timeout_seconds
+            self._calls = Calls(called, dispatcher.hop, where, limit, dispatcher.clock)
             self._made_for = (listeners, retry)
         return self._calls
 
     def _deliver(self, message: Message) -> ManualMessage:
         return self.unacknowledged[message.partition].deliver(message)
 
-    def abreast(self, partition: int, inbox: PartitionInbox) -> Abreast | None:
+    def abreast(
+        self, partition: int, inbox: PartitionInbox, clock: Callable[[], float], on_due: Callable[[float], object]
+    ) -> Abreast | None:  # fmt: skip
         """What works the keys of a partition off side by side, if they are to be.
 
         Not of what is acknowledged by hand: listeners only take messages there, and what is done at the same time is up
         to the application.
         """
-        found = self._abreast.get(partition)
+        found = self.side_by_side.get(partition)
         by_key = self.record.retry.order == "key" and not self.subscription.manual
         if found is None and self.strands is not None and by_key:
             submit = self.strands.submit
-            found = Abreast(inbox, lambda key, job: submit((partition, key), job))
-            self._abreast[partition] = found
+            found = Abreast(inbox, lambda key, job: submit((partition, key), job), clock, on_due)
+            self.side_by_side[partition] = found
         return found
+
+    def settled(self, push: Push, result: Reply) -> None:
+        """A push has been answered: trace it, where that is wanted."""
+        if self.telemetry is not None and result.status in (Status.OK, Status.FAILED):
+            name, acknowledged = self.subscription.name, result.status == Status.OK
+            try:
+                self.telemetry.settle(push.queue, name, push.partition, acknowledged=acknowledged)
+            except Exception:
+                log.exception("a settled push could not be traced")

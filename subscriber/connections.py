@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -24,6 +25,8 @@ class Connections(Generic[C]):
         """One that `is_broken` when it comes back is not kept."""
         self._connect, self._is_broken = connect, is_broken
         self._idle: list[C] = []
+        # Applications make what holds these where they define their listeners, and have no place to close it.
+        weakref.finalize(self, _close, self._idle)
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[C]:
@@ -50,6 +53,10 @@ class Connections(Generic[C]):
 
     def close(self) -> None:
         """Close those that nobody has borrowed."""
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        _close(self._idle)
+
+
+def _close(connections: list[C]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            connections.pop().close()

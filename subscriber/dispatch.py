@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from queue import SimpleQueue
@@ -65,6 +66,8 @@ class Dispatcher:
     """Owns the threads while `run` runs."""
 
     def __init__(self) -> None:
+        self.clock: Callable[[], float] = time.monotonic
+        """By which callbacks and acknowledgements are late, in seconds. May be read on any thread."""
         self._send, self._receive = trio.open_memory_channel[_Errand](1)
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None

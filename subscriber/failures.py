@@ -23,12 +23,17 @@ def described(error: BaseException) -> str:
 
 def by_listener(failed: ListenerFailed) -> Unhandled:
     """What a listener did not handle."""
-    error, kind, after_ms = failed.__cause__ or failed, RAISED, None
+    return unhandled(failed.first, failed.message.key, failed.__cause__ or failed, failed.last)
+
+
+def unhandled(number: int, key: bytes | None, error: BaseException, last: int = 0) -> Unhandled:
+    """A message that was not handled because of `error`, with others up to `last`."""
+    kind, after_ms = RAISED, None
     if isinstance(error, Retry):
         kind, after_ms = RETRY, error.after_ms
     elif isinstance(error, Reject):
         kind = REJECTED
-    return Unhandled(failed.first, failed.message.key, kind, after_ms, described(error), failed.last)
+    return Unhandled(number, key, kind, after_ms, described(error), last)
 
 
 def unreadable(position: int, error: BaseException) -> Unhandled:

@@ -8,6 +8,7 @@ push whose answer was lost calls nobody twice.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -37,9 +38,12 @@ class Unhandled(msgspec.Struct, frozen=True):
 class Holding:
     """Of one partition."""
 
-    __slots__ = ("_keys", "_unsettled")
+    __slots__ = ("_earlier", "_floor", "_keys", "_unsettled")
 
     def __init__(self) -> None:
+        self._floor = 0
+        self._earlier: set[int] = set()
+        """What was handled of messages that were parked before all that was seen here, and may be so still."""
         self._unsettled: dict[int, Unhandled] = {}
         self._keys: dict[bytes, list[int]] = {}
         """The unsettled ids of each key, rising."""
@@ -60,9 +64,12 @@ class Holding:
         host knows it or not.
         """
         before, self._unsettled, self._keys = self._unsettled, {}, {}
+        earlier, self._earlier, self._floor = self._earlier, set(), floor
         known = {one.id: one for one in before.values() if one.id > after}
         for number, key in parked:
-            if number in before or not floor < number <= position:
+            if number in earlier:
+                self._earlier.add(number)
+            elif number in before or not floor < number <= position:
                 known[number] = before.get(number) or Unhandled(number, key, HELD)
         for number in sorted(known):
             self.hold(known[number])
@@ -76,14 +83,17 @@ class Holding:
                 yield message
 
     def hold(self, one: Unhandled) -> None:
-        """A message was not handled; ids of a key rise."""
+        """A message was not handled."""
         if one.key is not None and one.id not in self._unsettled:
-            self._keys.setdefault(one.key, []).append(one.id)
+            insort(self._keys.setdefault(one.key, []), one.id)
         self._unsettled[one.id] = one
+        self._earlier.discard(one.id)
 
     def settle(self, number: int) -> None:
         """A message was handled, or given up; nothing when it is not held."""
         one = self._unsettled.pop(number, None)
+        if one is not None and number <= self._floor:
+            self._earlier.add(number)
         if one is not None and one.key is not None:
             ids = self._keys[one.key]
             ids.remove(number)

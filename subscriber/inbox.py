@@ -37,7 +37,10 @@ class PartitionInbox:
     messages are *meant* to come again then.
     """
 
-    __slots__ = ("_failed", "_floor", "_latest", "_moves", "_turn", "holding", "moved_from", "position", "repeats")
+    __slots__ = (
+        "_failed", "_floor", "_latest", "_moves", "_reach", "_recalled", "_turn", "beginning", "holding", "moved_from",
+        "position", "repeats",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._latest: Turn = (-1, -1)
@@ -47,6 +50,11 @@ class PartitionInbox:
         self._floor = 0
         self.position = -1
         """Everything in `(_floor, position]` was handled, or is held."""
+        self._reach = -1
+        """So is everything between the position and this, but for what was recalled."""
+        self._recalled: set[int] = set()
+        self.beginning = 0
+        """How often something began here that what was before has nothing to do with."""
         self.holding = Holding()
         self.moved_from: int | None = None
         """The former owner's epoch, when the push that was begun last is the first one of another owner."""
@@ -78,9 +86,10 @@ class PartitionInbox:
             if -1 < self._turn[0] < turn[0]:
                 self.moved_from = self._turn[0]
             self._turn, self._failed = turn, None
-            if moves != self._moves or not self._floor <= after <= self.position:
+            if moves != self._moves or not self._floor <= after <= max(self.position, self._reach):
                 self._floor = self.position = after
                 self.holding = Holding()  # what it held comes again, or is parked
+                self._reach, self.beginning = -1, self.beginning + 1
             self._moves = moves
             self.holding.begin_turn(after, self._floor, self.position, parked)
         if not retry:
@@ -92,6 +101,33 @@ class PartitionInbox:
         """Listeners handled the push that was begun; it reached up to `position`. Gives the position to answer."""
         self.position = max(self.position, position)
         return self.position
+
+    @property
+    def turn(self) -> Turn:
+        """Of the push that was begun last."""
+        return self._turn
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some of what lies behind the position was handled."""
+        return self._reach > self.position
+
+    def is_wanted(self, number: int) -> bool:
+        """Whether a message behind the position is to be handed to listeners, where there are gaps."""
+        return number > self._reach or number in self._recalled
+
+    def recall(self, first: int, numbers: Iterable[int], *, fails: bool) -> None:
+        """Handled messages turn out not to be: `first`, and of those behind it `numbers`. They come again.
+
+        With `fails` what follows in this turn is skipped.
+        """
+        assert self._floor < first <= self.position, "what was not handed out cannot be recalled"
+        before = self._recalled if self.has_gaps else set()
+        self._recalled = {number for number in before if number > self.position} | set(numbers)
+        self._reach = max(self._reach, self.position)
+        self.position = first - 1
+        if fails:
+            self._failed = self._turn
 
     def fail(self, position: int) -> int:
         """They handled it up to `position` only: what follows in this turn is skipped."""
@@ -124,3 +160,7 @@ class Inbox:
             return Status.UNKNOWN
         inbox = self._partitions.setdefault(partition, PartitionInbox())
         return inbox if inbox.arrive(turn) else Status.STALE
+
+    def partition(self, partition: int) -> PartitionInbox:
+        """Of a partition that a push came for."""
+        return self._partitions[partition]

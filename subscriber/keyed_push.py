@@ -47,6 +47,11 @@ class KeyedPush:
         except HootError:
             return True
 
+    @property
+    def outstay_seconds(self) -> float:
+        """See Handling."""
+        return self._calls.outstay_seconds
+
     def begin(self) -> Work | Status:
         """See Handling."""
         if self._service.stopping:

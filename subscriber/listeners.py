@@ -9,6 +9,7 @@ delivered again later, to all of them. Whatever else they return means nothing.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
@@ -128,14 +129,17 @@ class Calls:
     pass behind another one gets only what the one before handled.
     """
 
-    __slots__ = ("_passes", "_where", "takes_lists", "whole")
+    __slots__ = ("_passes", "_where", "outstay_seconds", "takes_lists", "whole")
 
     def __init__(
-        self, listeners: Sequence[Registered], hop: Hop, where: Where | None = None, timeout_seconds: float = 0.0
+        self, listeners: Sequence[Registered], hop: Hop, where: Where | None = None, timeout_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`timeout_seconds` bounds each call of an async listener; 0 does not."""
+        """`timeout_seconds`, by the clock, bounds each call of a listener; 0 does not."""
+        self.outstay_seconds = timeout_seconds * len(listeners) if not any(one.is_async for one in listeners) else 0.0
+        """Where a message takes longer than this, a sync listener took longer than it may; 0 when that is not told."""
         if timeout_seconds:
-            listeners = [_bounded(one, timeout_seconds) if one.is_async else one for one in listeners]
+            listeners = [_bounded(one, timeout_seconds, clock) for one in listeners]
         self._where = where
         self._passes: list[Pass] = []
         for form, group in groupby(listeners, key=lambda listener: listener.form):
@@ -181,13 +185,30 @@ class Calls:
             raise failure
 
 
-def _bounded(listener: Registered, seconds: float) -> Registered:
-    async def bounded(argument: object) -> object:
+def _bounded(listener: Registered, seconds: float, clock: Callable[[], float]) -> Registered:
+    """One that fails when it takes longer: an async one is cancelled, what a sync one says then counts for nothing."""
+    call = listener.call
+
+    async def cancelled(argument: object) -> object:
         with trio.move_on_after(seconds):
-            return await listener.call(argument)
+            return await call(argument)
         raise TimeoutError(f"the listener took longer than {seconds:g} s and was cancelled")
 
-    return msgspec.structs.replace(listener, call=bounded)
+    def waited_for(argument: object) -> object:
+        began = clock()
+        error: Exception | None = None
+        result: object = None
+        try:
+            result = call(argument)
+        except Exception as raised:  # noqa: BLE001 - what it raises too late counts as little as what it returns
+            error = raised
+        if (took := clock() - began) > seconds:
+            raise TimeoutError(f"the listener took {took:.3g} s, and {seconds:g} s are its limit") from error
+        if error is not None:
+            raise error
+        return result
+
+    return msgspec.structs.replace(listener, call=cancelled if listener.is_async else waited_for)
 
 
 def _chosen(where: Where, messages: Iterable[Message]) -> tuple[list[Message], ListenerFailed | None]:

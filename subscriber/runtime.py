@@ -102,11 +102,12 @@ class Runtime:
         try:
             async with socket, trio.open_nursery() as nursery:
                 await hop.run_sync(self._zookeeper.start)
-                self._zookeeper.on_state(self._hand_over_state)
+                self._zookeeper.on_state(lambda state: self._post(partial(self._note_state, state)))
                 await nursery.start(self._dispatcher.run)
                 nursery.start_soon(self._serve, server)
                 await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
+                nursery.start_soon(self._service.lapsing.run)
                 nursery.start_soon(self._patterns.run, self._changing)
                 task_status.started()
                 await self._stopped.wait()
@@ -227,6 +228,7 @@ class Runtime:
             return False
         else:
             attachment.record = renewed.record
+            self._service.lapsing.look_soon()
             if renewed.again or attachment.subscription.state != "attached":
                 self._set_state(attachment, "attached")
         return True
@@ -295,9 +297,6 @@ class Runtime:
 
     def _hint(self) -> None:
         self._hinted.set()
-
-    def _hand_over_state(self, state: ConnectionState) -> None:
-        self._post(partial(self._note_state, state))
 
     def _note_state(self, state: ConnectionState) -> None:
         if state == "steady":

@@ -33,9 +33,9 @@ from subscriber.holding import Holding, Unhandled
 from subscriber.inbox import PartitionInbox, Status
 from subscriber.keyed import call_again, call_by_key
 from subscriber.keyed_push import KeyedPush
+from subscriber.lapsing import Lapsing
 from subscriber.listeners import Abandoned, Calls, ListenerFailed
 from subscriber.looking import Lookout
-from subscriber.manual import Unacknowledged
 from subscriber.outcomes import Outcome
 from subscriber.pushes import Push, Reply, batches, last_id_of, messages_in, pieces
 from subscriber.subscription import Event
@@ -75,6 +75,7 @@ class ListenerService:
         self._name, self.dispatcher, self._on_event = name, dispatcher, on_event
         self._idl = load_idl("subscriber")
         self.lookout = Lookout(dispatcher.task_of)
+        self.lapsing = Lapsing(self)
         self.attached: dict[str, Attachment] = {}
         self.counters = Counters()
         self._counting = threading.Lock()
@@ -98,7 +99,7 @@ class ListenerService:
         job = partial(self._do, attachment, inbox, push, answer)
         strands, partition = attachment.strands, push.partition
         if strands is not None:
-            abreast = attachment.abreast(partition, inbox)
+            abreast = attachment.abreast(partition, inbox, self.dispatcher.clock, self.lapsing.note)
             if abreast is not None:
                 job = partial(abreast.take, KeyedPush(self, attachment, inbox, push, job, answer))
             job = partial(strands.submit, partition, job)
@@ -163,8 +164,9 @@ class ListenerService:
         elif attachment.ended:
             result = self.answer(Status.UNKNOWN, push.after)
         else:
-            if attachment.subscription.manual:
-                attachment.unacknowledged.setdefault(push.partition, Unacknowledged())
+            unacknowledged = attachment.unacknowledged.get(push.partition)
+            if unacknowledged is None and attachment.subscription.manual:
+                unacknowledged = attachment.unacknowledged[push.partition] = self.lapsing.unacknowledged()
             began = time.monotonic()
             try:
                 with self.lookout.at(push.queue, push.partition):
@@ -175,26 +177,19 @@ class ListenerService:
                 result = self._unforeseen(inbox, push, error)
             if attachment.strands is not None and result.status == Status.OK:
                 attachment.strands.worked(messages_in(push), began)
-            self.settled(attachment, push, result)
-            if attachment.subscription.manual:
-                unacknowledged = attachment.unacknowledged[push.partition]
-                unacknowledged.settle(push, result, partial(self._give, answer, result), repeated=inbox.repeats)
+            attachment.settled(push, result)
+            if unacknowledged is not None:
+                unacknowledged.settle(
+                    push, result, partial(self._give, answer), repeated=inbox.repeats, beginning=inbox.beginning,
+                    limit=attachment.record.retry.ack_timeout_seconds,
+                )  # fmt: skip
                 if self._is_over(attachment):  # that was noticed meanwhile
                     unacknowledged.end()
                 return
         self.dispatcher.post(partial(answer.give, result))
 
-    def settled(self, attachment: Attachment, push: Push, result: Reply) -> None:
-        """A push has been answered: trace it, where that is wanted."""
-        if attachment.telemetry is not None and result.status in (Status.OK, Status.FAILED):
-            acknowledged = result.status == Status.OK
-            try:
-                attachment.telemetry.settle(push.queue, self._name, push.partition, acknowledged=acknowledged)
-            except Exception:
-                log.exception("a settled push could not be traced")
-
-    def _give(self, answer: Promise[object], result: Reply, acknowledged: bool) -> None:
-        self.dispatcher.post(partial(answer.give, result if acknowledged else _STOPPING))
+    def _give(self, answer: Promise[object], result: Reply | None) -> None:
+        self.dispatcher.post(partial(answer.give, _STOPPING if result is None else result))
 
     def begin_push(self, inbox: PartitionInbox, push: Push) -> Status | int:
         """See PartitionInbox.begin; tells of a move, and counts what is not to be handled."""
@@ -217,6 +212,8 @@ class ListenerService:
                 return self._retried(calls, holding, push)
             by_key = attachment.record.retry.order == "key"
             for last, messages in pieces(push, begin, whole=calls.whole):
+                if inbox.has_gaps:
+                    messages = [one for one in messages if inbox.is_wanted(one.number)]  # noqa: PLW2901 - so far
                 if by_key:
                     call_by_key(calls, holding, messages, partial(self.note, push))
                 elif holding:
@@ -276,16 +273,17 @@ class ListenerService:
     ) -> object:  # fmt: skip
         held = inbox.holding.between(push.after, handled) if inbox.holding else []
         position = inbox.fail(handled)
-        self._tell_failed(push, unhandled, error)
+        self.tell_failed(push, unhandled, error)
         return self.answer(Status.FAILED, position, [*held, unhandled])
 
     def note(self, push: Push, failed: ListenerFailed) -> Unhandled:
         """A message that was not handled, while the run goes on."""
         unhandled = by_listener(failed)
-        self._tell_failed(push, unhandled, failed.__cause__ or failed)
+        self.tell_failed(push, unhandled, failed.__cause__ or failed)
         return unhandled
 
-    def _tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
+    def tell_failed(self, push: Push, unhandled: Unhandled, error: BaseException) -> None:
+        """Count, log and tell that a message was not handled. On a thread that calls listeners."""
         self.count("failed")
         trace = None if isinstance(error, Outcome) else error
         log.warning("subscription %s on %s/%d failed at id %s: %s", self._name, push.queue, push.partition,

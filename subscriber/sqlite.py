@@ -63,7 +63,7 @@ class SQLiteStore:
         self.connections.close()
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(self._path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 class SQLitePositions(SQLiteStore):

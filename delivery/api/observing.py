@@ -123,11 +123,14 @@ async def _with_lag(seen: Observation, owned: OwnedPartition) -> Observation:
 
 
 async def _ask(delivery: Delivery, seen: Sequence[Observation]) -> Mapping[int, Answer]:
-    """By partition what its listener runs, for those that have waited for it for long. All are asked at once."""
+    """By partition what its listener runs, for those that have waited for it for long. All are asked at once.
+
+    Where keys wait it may be for a callback that runs on beyond its limit.
+    """
     waiting: dict[ListenerRecord, list[int]] = {}
     for one in seen:
         holder = delivery.listener(one.partition, one.member)
-        waits = one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000
+        waits = one.parked or (one.out_since_ms and one.now_ms - one.out_since_ms >= ASK_AFTER_SECONDS * 1000)
         if waits and holder is not None and holder.protocol == "packed" and not one.unreachable_ms:
             waiting.setdefault(holder, []).append(one.partition)
     told: dict[int, Answer] = {}
@@ -180,7 +183,7 @@ def _answered(seen: Observation, told: Answer) -> Observation:
     """With what the subscriber told."""
     if isinstance(told, HootError):
         return msgspec.structs.replace(seen, unreachable_ms=seen.out_since_ms, unreachable=told.message)
-    if any(one.held for one in told):
+    if seen.out_since_ms and any(one.held for one in told):
         return msgspec.structs.replace(seen, paused_ms=seen.out_since_ms, paused_by="its subscriber")
     own = [one for one in told if one.partition == seen.partition]  # without one, another partition's holds it up
     longest = max(own or told, key=lambda one: (not one.moving, one.seconds), default=None)

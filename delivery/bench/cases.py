@@ -12,6 +12,7 @@ import msgspec
 from delivery.batch import encode, headers_in, open_batch
 from delivery.bench.checking import BenchFailed
 from delivery.bench.filtering import Mix
+from delivery.bench.gauging import Cost
 from delivery.bench.report import Result, result, with_latencies
 from delivery.bench.stage import (
     Plan,
@@ -20,8 +21,10 @@ from delivery.bench.stage import (
     attached_all,
     beside_raw,
     check,
+    firsts,
     publish_all,
     publish_paced,
+    put_first,
     queue_for,
     rated,
 )
@@ -30,32 +33,33 @@ from delivery.client.accumulator import ROW_BYTES, Limits
 from delivery.model import Message
 
 
-def publish(setup: Setup) -> Result:
-    """`put` per message until every one is acknowledged."""
-    with queue_for(setup) as queue:
-        begun = time.monotonic_ns()
-        publish_all(setup, queue)
-        return beside_raw(setup, queue, rated("publish", setup, setup.messages, time.monotonic_ns() - begun))
-
-
 def live(setup: Setup) -> Result:
-    """From the first `put` to the last callback; acknowledged and checkpointed."""
-    with queue_for(setup) as queue, attached(setup, queue, "latest") as consumer:
+    """From the first `put` to the last callback; acknowledged and checkpointed.
+
+    Of several partitions each has got a message before.
+    """
+    expected = setup.messages + firsts(setup)
+    with queue_for(setup) as queue, attached(setup, queue, "latest", expected=expected) as consumer:
+        first, cost = put_first(setup, queue), Cost(setup.host_pid)
         begun = time.monotonic_ns()
         receipts = publish_all(setup, queue)
         found = consumer.outcome()
-        check(setup, queue, receipts, consumer)
-        return beside_raw(setup, queue, rated("live", setup, setup.messages, found.last_ns - begun))
+        told = cost.beside(rated("live", setup, setup.messages, found.last_ns - begun))
+        check(setup, queue, first + receipts, consumer)
+        touched = len({receipt.result().partition for receipt in receipts}) if first else None
+        return beside_raw(setup, queue, msgspec.structs.replace(told, touched=touched))
 
 
 def drain(setup: Setup) -> Result:
-    """From the moment of attaching to the last callback."""
+    """From the moment of attaching to the last callback. The memory is that of publishing the backlog, too."""
     with queue_for(setup) as queue:
+        cost = Cost(setup.host_pid)
         receipts = publish_all(setup, queue)
+        cost.begin()
         with attached(setup, queue, "earliest") as consumer:
             found = consumer.outcome()
+            told = cost.beside(rated("drain", setup, setup.messages, found.last_ns - found.attached_ns))
             check(setup, queue, receipts, consumer)
-            told = rated("drain", setup, setup.messages, found.last_ns - found.attached_ns)
         return beside_raw(setup, queue, told)
 
 
@@ -73,12 +77,14 @@ def latency(setup: Setup) -> Result:
 def fanout(setup: Setup) -> Result:
     """From the first `put` to the last callback of the slowest subscription."""
     with queue_for(setup) as queue, attached_all(setup, queue) as consumers:
+        cost = Cost(setup.host_pid)
         begun = time.monotonic_ns()
         receipts = publish_all(setup, queue)
         last = max(consumer.outcome().last_ns for consumer in consumers)
+        told = cost.beside(rated("fanout", setup, setup.messages * setup.subscriptions, last - begun))
         for consumer in consumers:
             check(setup, queue, receipts, consumer)
-        return rated("fanout", setup, setup.messages * setup.subscriptions, last - begun)
+        return msgspec.structs.replace(told, subscriptions=setup.subscriptions)
 
 
 def filter(setup: Setup) -> Result:  # noqa: A001 - the case's name

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from delivery.bench.options import (
+    BATCH,
     BATCHES,
+    BY,
     DURABILITY,
     ENGINE,
     FILTER,
@@ -23,6 +25,7 @@ from delivery.bench.options import (
     RUNS,
     SIZE,
     SLOW,
+    SPREAD,
     STORE,
     STORM,
     TOPICS,
@@ -31,6 +34,7 @@ from delivery.bench.options import (
     connections,
     partitions,
     rate,
+    size,
     subscriptions,
 )
 
@@ -61,6 +65,22 @@ def _by_size(given: Given) -> int:
     return max(20_000, min(2_000_000, 400_000_000 // int(given["size"])))
 
 
+def _by_gigabyte(given: Given) -> int:
+    return (1 << 30) // int(given["size"])
+
+
+def _by_callers(given: Given) -> int:
+    """What is awaited takes its time; by many callers as long as by one."""
+    if given["by"] in ("put", "put_many"):
+        return _by_size(given)
+    return 20_000 * min(10, int(given["callers"]))
+
+
+def _by_partitions(given: Given) -> int:
+    """A few batches for each partition."""
+    return max(_by_size(given), min(10_000_000, 4 * int(given["batch"]) * int(given["partitions"])))
+
+
 def _by_deliveries(given: Given) -> int:
     """As many deliveries to many subscriptions as to a few."""
     return max(20_000, _by_size(given) * 8 // max(8, int(given["subscriptions"])))
@@ -82,16 +102,21 @@ _ONE = {"partitions": partitions(1)}
 
 CASES: Final = (
     Case(
-        "publish", "The publisher alone: a put per message until every one is acknowledged.",
-        "cases", _COMMON | FLOOR | _ONE | STORE, _by_size,
+        "publish", "The publisher alone: a put per message, or --by another way, until every one is acknowledged.",
+        "putting", _COMMON | FLOOR | BY | BATCH | _ONE | STORE, _by_callers,
     ),
     Case(
         "live", "Publisher and subscriber at once, from the first put to the last callback.",
-        "cases", _COMMON | FLOOR | BATCHES | _ONE | STORE, _by_size,
+        "cases", _COMMON | FLOOR | BATCHES | BATCH | _ONE | STORE, _by_size,
     ),
     Case(
         "drain", "A backlog that is there already, from attaching to the last callback.",
-        "cases", _COMMON | FLOOR | BATCHES | _ONE | STORE, _by_size,
+        "cases", _COMMON | FLOOR | BATCHES | BATCH | _ONE | STORE, _by_size,
+    ),
+    Case(
+        "spread",
+        "One subscription to many partitions, from the first put to the last callback, beside one to a single one.",
+        "spread", _COMMON | BATCHES | SPREAD | {"partitions": partitions(1000)}, _by_partitions,
     ),
     Case(
         "latency", "From the moment a message was due at a steady rate to its callback; late sends count against it.",
@@ -147,6 +172,11 @@ CASES: Final = (
     Case(
         "floor", "The limit: the same batches decoded and the callback called in one process, no network, no disk.",
         "cases", _LOAD | RUNS, _by_size,
+    ),
+    Case(
+        "restart",
+        "From the start of a host that was killed to the first message it stores, with much log on the disk and none.",
+        "restart", {"size": size(1000)} | MESSAGES | RUNS, _by_gigabyte,
     ),
     Case(
         "fencing", "What confirming the epoch adds to an append to the log, in microseconds; batches of one message.",

@@ -8,9 +8,7 @@ them gets a message, as fast as that goes: a subscription that costs nothing bec
 from __future__ import annotations
 
 import random
-import re
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -22,68 +20,87 @@ from delivery.bench.children import Child
 from delivery.bench.gauging import processor_seconds, resident_mib
 from delivery.bench.report import Result
 from delivery.bench.sleepers import Outcome, Task
-from delivery.bench.stage import Setup, queue_for, rated, wait_until
-from delivery.client import Client, Queue
+from delivery.bench.stage import ATTACH_SECONDS, Setup, queue_for, rated, wait_until, workers
+from delivery.client import Queue
 
 _QUEUES: Final = 100
 _SETTLE_SECONDS: Final = 5.0
-_ATTACH_SECONDS: Final = 600.0
+
+
+class Asleep(msgspec.Struct, frozen=True):
+    """Subscriptions that are attached, a process that answers for all of them, and the queues that they are of."""
+
+    queues: list[Queue]
+    each: int
+    """Subscriptions of each queue."""
+    process: Child
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.queues) * self.each
 
 
 def idle(setup: Setup) -> Result:
     """See above."""
     assert setup.host_pid is not None, "the engine is the bench's own"
-    each = -(-setup.subscriptions // _QUEUES)
     with ExitStack() as stack:
-        queues = [stack.enter_context(queue_for(setup)) for _ in range(-(-setup.subscriptions // each))]
-        for queue in queues:
-            setup.client.queue_info(queue.name)  # a partition that is looked at gets its owner
+        queues = stack.enter_context(_queues(setup, setup.subscriptions))
         without = resident_mib(setup.host_pid)
-        sleepers = stack.enter_context(_sleepers(setup, queues, each))
-        count = len(queues) * each
-        wait_until(lambda: _workers(setup.client) >= count, "all have a worker", _ATTACH_SECONDS, pause=1.0)
+        sleepers = stack.enter_context(_attached(setup, queues, setup.subscriptions))
         time.sleep(_SETTLE_SECONDS)
         spent = processor_seconds(setup.host_pid)
         time.sleep(setup.quiet)
         spent = processor_seconds(setup.host_pid) - spent
         memory = resident_mib(setup.host_pid)
-        told = _wake(setup, queues, sleepers, count, each)
+        told = _wake(setup, sleepers)
     return msgspec.structs.replace(
-        told, subscriptions=count, alone_mib=without, host_mib=memory,
+        told, subscriptions=sleepers.count, alone_mib=without, host_mib=memory,
         processor_percent=round(spent / setup.quiet * 100, 2),
     )  # fmt: skip
 
 
-def _wake(setup: Setup, queues: list[Queue], sleepers: Child, count: int, each: int) -> Result:
+@contextmanager
+def asleep(setup: Setup, subscriptions: int) -> Iterator[Asleep]:
+    """So many subscriptions, or a few more, to which nothing comes; each has its worker."""
+    with _queues(setup, subscriptions) as queues, _attached(setup, queues, subscriptions) as sleepers:
+        yield sleepers
+
+
+def _wake(setup: Setup, sleepers: Asleep) -> Result:
     """A message to every queue, and what becomes of it."""
     body = random.randbytes(setup.size)
     begun = time.monotonic_ns()
-    stored = [queue.put(body) for queue in queues]
-    found = sleepers.tell(Outcome)
-    if found.whole != count:
-        raise BenchFailed(f"{count} subscriptions were to get a message each, and {found.whole} got it")
-    for queue, message in zip(queues, stored, strict=True):
-        for number in (0, each - 1):
+    stored = [queue.put(body) for queue in sleepers.queues]
+    found = sleepers.process.tell(Outcome)
+    if found.whole != sleepers.count:
+        raise BenchFailed(f"{sleepers.count} subscriptions were to get a message each, and {found.whole} got it")
+    for queue, message in zip(sleepers.queues, stored, strict=True):
+        for number in (0, sleepers.each - 1):
             check_checkpoints(setup.client, queue.name, f"idle{number}", {message.partition: [int(message.id)]})
-    return rated("idle", setup, count, found.last_ns - begun)
+    return rated("idle", setup, sleepers.count, found.last_ns - begun)
 
 
 @contextmanager
-def _sleepers(setup: Setup, queues: list[Queue], each: int) -> Iterator[Child]:
-    task = Task(setup.zookeeper, [queue.name for queue in queues], each, 1)
-    sleepers = Child("sleepers", task)
+def _queues(setup: Setup, subscriptions: int) -> Iterator[list[Queue]]:
+    each = -(-subscriptions // _QUEUES)
+    alone = msgspec.structs.replace(setup, partitions=1)
+    with ExitStack() as stack:
+        queues = [stack.enter_context(queue_for(alone)) for _ in range(-(-subscriptions // each))]
+        for queue in queues:
+            setup.client.queue_info(queue.name)  # a partition that is looked at gets its owner
+        yield queues
+
+
+@contextmanager
+def _attached(setup: Setup, queues: list[Queue], subscriptions: int) -> Iterator[Asleep]:
+    each, before = -(-subscriptions // len(queues)), workers(setup.client)
+    process = Child("sleepers", Task(setup.zookeeper, [queue.name for queue in queues], each, 1))
     try:
-        sleepers.ready()
-        yield sleepers
+        process.ready()
+        found = Asleep(queues, each, process)
+        all_there = before + found.count
+        wait_until(lambda: workers(setup.client) >= all_there, "all have a worker", ATTACH_SECONDS, pause=1.0)
+        yield found
     finally:
-        sleepers.kill()
-
-
-def _workers(client: Client) -> int:
-    """The partitions of subscriptions that all hosts serve."""
-    found = 0
-    for host in client.hosts():
-        with urllib.request.urlopen(f"http://{host.address}:{host.http_port}/metrics", timeout=60) as page:
-            told = re.search(rb"^hoot_workers (\S+)$", page.read(), re.MULTILINE)
-        found += int(float(told[1])) if told else 0
-    return found
+        process.kill()

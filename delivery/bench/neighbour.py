@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from delivery.bench.checking import BenchFailed, check_delivered, published
-from delivery.bench.gauging import Peak, resident_mib
+from delivery.bench.gauging import Cost, resident_mib
 from delivery.bench.report import Result, percentile_ms, with_latencies
 from delivery.bench.stage import Setup, attached, check, publish_paced, queue_for, rated
 from delivery.client.publisher import Receipt
@@ -26,19 +26,17 @@ def slow_neighbour(setup: Setup) -> Result:
         begun = time.monotonic_ns()
         receipts = publish_paced(setup, queue)
         alone_mib = resident_mib(setup.host_pid)
-        with (
-            Peak(setup.host_pid) as peak,
-            attached(
-                setup, queue, "earliest", name="slow", expected=setup.messages * 2 + 1, listener="slow", slow=setup.slow
-            ) as slow,
-        ):  # fmt: skip
+        cost = Cost(setup.host_pid)
+        with attached(
+            setup, queue, "earliest", name="slow", expected=setup.messages * 2 + 1, listener="slow", slow=setup.slow
+        ) as slow:
             receipts += publish_paced(setup, queue)
             found = fast.outcome()
             check(setup, queue, receipts, fast)
             slow.stop()
             _check_slow(receipts, slow.delivered())
         told = rated("slow-neighbour", setup, setup.messages * 2, found.last_ns - begun)
-        return _with_both(told, found.latencies_ns, setup.messages, alone_mib, peak.mib)
+        return _with_both(told, found.latencies_ns, setup.messages, alone_mib, cost.peak_mib())
 
 
 def _with_both(told: Result, latencies: list[int], alone: int, alone_mib: int | None, peak_mib: int | None) -> Result:

@@ -26,6 +26,15 @@ class OnDisk(StrEnum):
     os = "os"
 
 
+class By(StrEnum):
+    """See putting."""
+
+    put = "put"
+    put_many = "put_many"
+    awaited = "awaited"
+    tasks = "tasks"
+
+
 class Store(StrEnum):
     """Where an engine keeps the messages."""
 
@@ -82,9 +91,13 @@ RUNS: Final[Options] = {
 }
 """What every case has."""
 
-SIZE: Final[Options] = {
-    "size": Option(int, typer.Option(100, min=8, max=1 << 20, help="Bytes in each body.")),
-}
+
+def size(default: int) -> Option:
+    """Of a message."""
+    return Option(int, typer.Option(default, min=8, max=1 << 20, help="Bytes in each body."))
+
+
+SIZE: Final[Options] = {"size": size(100)}
 MESSAGES: Final[Options] = {
     "messages": Option(
         int | None, typer.Option(None, min=1, max=1 << 30, help="How many.", show_default="as many as fit the case")
@@ -125,6 +138,26 @@ STORE: Final[Options] = {
 
 FLOOR: Final[Options] = {
     "with_floor": Option(bool, typer.Option(False, help="Measure `floor` beside each run and print the ratio."))
+}
+BY: Final[Options] = {
+    "by": Option(
+        By,
+        typer.Option(
+            By.put.value,
+            help="put_many takes lists of 1,000; awaited and tasks wait for each message, in threads or trio's tasks.",
+        ),
+    ),
+    "callers": _count(1, 1000, "How many put at the same time."),
+}
+BATCH: Final[Options] = {
+    "batch": Option(
+        int | None,
+        typer.Option(None, min=1, max=16384, help="Messages in a batch at most.", show_default="the publisher's own"),
+    )
+}
+SPREAD: Final[Options] = {
+    "batch": _count(1000, 16384, "Messages in a batch at most."),
+    "keyed": Option(bool, typer.Option(False, help="Messages have keys, ten for each partition, one after the other.")),
 }
 BATCHES: Final[Options] = {"batches": Option(bool, typer.Option(False, help="Receive with a batch listener."))}
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +24,11 @@ from delivery.client import Client, Queue
 from delivery.client.publisher import Publisher, Receipt
 from delivery.metastore.policy import RetryPolicy
 from delivery.model import Durability
+
+_KEYS_EACH: Final = 10
+"""Keys for each partition, where messages have keys."""
+ATTACH_SECONDS: Final = 600.0
+"""For thousands of partitions or subscriptions to be served."""
 
 
 class Plan(msgspec.Struct):
@@ -48,6 +56,11 @@ class Setup(Plan, kw_only=True):
     apart: bool = False
     topics: int = 100
     batches: bool = False
+    batch: int | None = None
+    """Messages in a batch of the publisher at most; None for its own limit."""
+    keyed: bool = False
+    by: str = "put"
+    callers: int = 1
     members: int = 2
     failing: float = 0.0
     pause: float = 0.1
@@ -62,7 +75,8 @@ class Setup(Plan, kw_only=True):
 def rated(case: str, setup: Setup, messages: int, nanoseconds: int) -> Result:
     """A case's rate, with what the engine was."""
     found = result(case, setup.size, messages, nanoseconds / 1e9, setup.durability)
-    return msgspec.structs.replace(found, partitions=setup.partitions, processes=len(setup.client.hosts()))
+    processes = len(setup.client.hosts())
+    return msgspec.structs.replace(found, batch=setup.batch, partitions=setup.partitions, processes=processes)
 
 
 def beside_raw(setup: Setup, queue: Queue, found: Result) -> Result:
@@ -94,12 +108,24 @@ def _spread(setup: Setup, queue: str) -> None:
         setup.client.placement.move(queue, partition, hosts[partition % len(hosts)])
 
 
+def publisher_for(setup: Setup, queue: Queue) -> Publisher:
+    """A publisher with batches as the setup has them. Whoever gets it closes it."""
+    return queue.publisher() if setup.batch is None else queue.publisher(batch_messages=setup.batch)
+
+
 def publish_all(setup: Setup, queue: Queue) -> list[Receipt]:
     """All messages, as fast as they go."""
-    body = random.randbytes(setup.size)
-    with queue.publisher() as publisher:
-        put = publisher.put
-        return [put(body) for _ in range(setup.messages)]
+    with publisher_for(setup, queue) as publisher:
+        return put_all(setup, publisher, setup.messages)
+
+
+def put_all(setup: Setup, publisher: Publisher, messages: int) -> list[Receipt]:
+    """A `put` for each of so many messages."""
+    body, put = random.randbytes(setup.size), publisher.put
+    if setup.keyed:
+        keys = [b"%d" % number for number in range(setup.partitions * _KEYS_EACH)]
+        return [put(body, key=key) for key in islice(cycle(keys), messages)]
+    return [put(body) for _ in range(messages)]
 
 
 def put_paced(
@@ -183,6 +209,20 @@ def attached(setup: Setup, queue: Queue, start: str, **more: Any) -> Iterator[Co
         yield consumer
 
 
+def firsts(setup: Setup) -> int:
+    """How many messages `put_first` puts: of one partition alone the first message is no time to speak of."""
+    return setup.partitions if setup.partitions > 1 else 0
+
+
+def put_first(setup: Setup, queue: Queue) -> list[Receipt]:
+    """A message for each partition, when all have a worker. They are stored: every partition has its files."""
+    if not firsts(setup):
+        return []
+    wait_until(lambda: workers(setup.client) >= setup.partitions, "every partition is served", ATTACH_SECONDS)
+    with queue.publisher() as publisher:
+        return [publisher.put(bytes(setup.size), partition=partition) for partition in range(setup.partitions)]
+
+
 @contextmanager
 def attached_all(setup: Setup, queue: Queue) -> Iterator[list[Consumer]]:
     """As many subscriptions as the setup says, with a process each; all start at the same time."""
@@ -204,6 +244,16 @@ def check(setup: Setup, queue: Queue, receipts: Sequence[Receipt], consumer: Con
     wanted = published(receipts)
     check_delivered(wanted, consumer.delivered())
     check_checkpoints(setup.client, queue.name, consumer.task.name, wanted)
+
+
+def workers(client: Client) -> int:
+    """The partitions of subscriptions that all hosts serve."""
+    found = 0
+    for host in client.hosts():
+        with urllib.request.urlopen(f"http://{host.address}:{host.http_port}/metrics", timeout=60) as page:
+            told = re.search(rb"^hoot_workers (\S+)$", page.read(), re.MULTILINE)
+        found += int(float(told[1])) if told else 0
+    return found
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float = 60.0, *, pause: float = 0.05) -> None:

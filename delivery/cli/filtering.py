@@ -1,10 +1,11 @@
 """`hoot subscription update` and `explain`: what a subscription takes, and why it took a message or did not.
 
 The JSON form of an explanation is `{queue, subscription, message, explanations}`, and per partition that holds a
-message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, parked, passed_by, rules}`, where
-`waits_for` is a transaction in progress or null, and `parked` null or `{failures, last_error}` of the key that waits. A
-rule and each of its parts is `{text, value, error, parts}`; `value` is null where it could not be evaluated, and
-`error` says why.
+message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, parked, passed_by, dead_letters,
+rules}`, where `waits_for` is a transaction in progress or null, `parked` null or `{failures, last_error}` of the key
+that waits, and `dead_letters` are those of the message, each `{queue, id, time, reason, failures, last_error}`. A rule
+and each of its parts is `{text, value, error, parts}`; `value` is null where it could not be evaluated, and `error`
+says why.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import msgspec
 import typer
 
 from delivery.cli import flowing, options, retrying
-from delivery.cli.output import show_json
+from delivery.cli.output import age, moment, show_json
 from delivery.messaging.marks import pointer_in
 
 if TYPE_CHECKING:
     from delivery.client import Explained
+    from delivery.client.deadletters import StoredLetter
     from delivery.filters.explaining import Part
     from delivery.metastore.records import SubscriptionRecord
 
@@ -117,8 +119,9 @@ def explain(
 ) -> None:
     """Say which rule of a subscription takes or refuses a message: each part of its filter, with its value.
 
-    An id may be that of one message in each partition. Told is what holds by the preferences as they are now. With
-    isolation committed it tells, too, what became of the message's transaction, and which one the message waits for.
+    An id may be that of one message in each partition. Told is what holds by the preferences as they are now; and, of a
+    message that was given up, as which dead letter it is kept, since when and why. With isolation committed it tells,
+    too, what became of the message's transaction, and which one the message waits for.
     """
     from delivery.client import connect
     from delivery.ids import MessageId
@@ -162,13 +165,34 @@ def _fields(found: Explained) -> dict[str, Any]:
         "acknowledged": found.acknowledged,
         "parked": parked and {"failures": parked.failures, "last_error": parked.last_error},
         "passed_by": found.passed_by,
+        "dead_letters": [_letter(one) for one in found.dead_letters],
         "rules": [msgspec.to_builtins(one) for one in found.rules],
     }
+
+
+def _letter(one: StoredLetter) -> dict[str, Any]:
+    return {
+        "queue": one.stored.queue,
+        "id": str(one.id),
+        "time": moment(one.id.timestamp_ms),
+        "reason": one.told("reason"),
+        "failures": int(one.told("failures")),
+        "last_error": one.told("last-error"),
+    }
+
+
+def _reason(letter: StoredLetter) -> str:
+    from delivery.dispatch.wording import why
+
+    return f"{letter.told('reason')}{why(letter.told('last-error'))}"
 
 
 def _print(found: Explained) -> None:
     message = found.message
     print(f"message {message.id} in partition {message.partition}: {_outcome(found)}{_standing(found)}")
+    for letter in found.dead_letters:
+        print(f"  given up {age(letter.id.timestamp_ms)}: {_reason(letter)}; it is {letter.id} in {letter.stored.queue}"
+              " (`hoot dlq show|redrive|drop`)")  # fmt: skip
     for one in found.rules:
         _print_part(one, 1)
 

@@ -18,8 +18,8 @@ Retry = Annotated[
     typer.Option(
         "--retry", metavar="NAME=VALUE", show_default=False,
         help="What becomes of messages that are not handled: order=key, first_seconds=5s, factor=2,"
-        " longest_seconds=10m, jitter=0.2, deliveries_max=5, crashes_max=3, timeout_seconds=30s or dead_letters=false;"
-        " without a value the default; repeatable.",
+        " longest_seconds=10m, jitter=0.2, deliveries_max=5, crashes_max=3, timeout_seconds=30s,"
+        " ack_timeout_seconds=5m or dead_letters=false; without a value the default; repeatable.",
     ),
 ]  # fmt: skip
 
@@ -51,10 +51,12 @@ def _parser(name: str) -> Callable[[str], object]:
 
 
 def described(retry: RetryPolicy) -> str:
-    """The policy in a line: what waits, for how long, and what becomes of a message that fails and fails."""
+    """The policy in a line: what waits, for how long, what becomes of what fails and fails, and the limits of time."""
     waits = "its key waits" if retry.order == "key" else "its partition waits"
     pauses = f"again after {span(retry.first_seconds)}, at most {span(retry.longest_seconds)}"
     ends = [f"{count} {what}" for count, what in ((retry.deliveries_max, "failures"), (retry.crashes_max, "crashes"))
             if count]  # fmt: skip
     given_up = f"given up after {' or '.join(ends)}" if ends else "never given up"
-    return f"{waits}, {pauses}, {given_up}"
+    limits = ((retry.timeout_seconds, "callback"), (retry.ack_timeout_seconds, "acknowledgement"))
+    bounded = "".join(f", {span(seconds)} for {what}s" for seconds, what in limits if seconds)
+    return f"{waits}, {pauses}, {given_up}{bounded}"

@@ -120,12 +120,12 @@ class Accumulator:
             self._grant(batch)
         return batch
 
-    def take(self, partition: int, now: float) -> Batch | None:
-        """The next batch of a partition that may be sent now; it takes no more messages."""
+    def take(self, partition: int, now: float, *, full: bool = False) -> Batch | None:
+        """The next batch of a partition that may be sent now, or if it is full; it takes no more messages."""
         waiting = self._closed.get(partition)
         if not waiting:
             batch = self._open.get(partition)
-            if batch is None or batch.due > now:
+            if batch is None or full or batch.due > now:
                 return None
             self._close(batch)
             waiting = self._closed[partition]
@@ -134,9 +134,10 @@ class Accumulator:
             del self._closed[partition]
         return batch
 
-    def ready(self, now: float) -> list[int]:
-        """The partitions that have a batch to send now."""
-        return [*self._closed, *(number for number in self._due(now) if number not in self._closed)]
+    def ready(self, now: float, *, full: bool = False) -> list[int]:
+        """The partitions that have a batch to send now, or a full one."""
+        due = () if full else self._due(now)
+        return [*self._closed, *(number for number in due if number not in self._closed)]
 
     def next_due(self, now: float) -> float | None:
         """When the next open batch becomes due; None when no later one is waiting."""

@@ -11,6 +11,7 @@ import msgspec
 from delivery import wall
 from delivery.client.calls import Calls
 from delivery.client.copying import Side
+from delivery.client.deadletters import StoredLetter
 from delivery.client.explaining import Explained, Explaining
 from delivery.client.hosts import Owners
 from delivery.client.looking import LOOK_SECONDS, Looking, SubscriptionInfo
@@ -177,10 +178,11 @@ class Admin:
         return self._catalog.change_subscription(queue, name, change)
 
     def explain(
-        self, queue: str, name: str, message: int, partition: int | None, view: Callable[[], bytes]
+        self, queue: str, name: str, message: int, partition: int | None, view: Callable[[], bytes],
+        letters: Callable[[], Sequence[StoredLetter]],
     ) -> list[Explained]:  # fmt: skip
-        """See Client.explain; `view` gives what of transactions is committed now."""
-        return self._explaining.explain(self._subscription(queue, name), message, partition, view)
+        """See Client.explain; `view` gives what of transactions is committed now, `letters` the dead letters."""
+        return self._explaining.explain(self._subscription(queue, name), message, partition, view, letters())
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""

@@ -9,6 +9,7 @@ import msgspec
 
 from delivery.batch import headers_in, open_batch
 from delivery.client.calls import Calls
+from delivery.client.deadletters import StoredLetter
 from delivery.errors import InvalidRequest
 from delivery.filters.explaining import Part, explain, row_of
 from delivery.filters.filter import rules_of
@@ -18,7 +19,7 @@ from delivery.messaging.transactions import Verdict, read_snapshot
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.managers.records import ParkedKey, SubscriptionState
 from delivery.metastore.records import SubscriptionRecord
-from delivery.model import Message, check_partition
+from delivery.model import Message, check_partition, encode_headers
 from delivery.rpc.protocol import load_idl
 
 Refusal = Literal["partition", "start", "replay", "topics", "filter", "rolled_back", "invalid"]
@@ -46,6 +47,8 @@ class Explained(msgspec.Struct, frozen=True):
     """Its topics and its filter, all of which must hold, and what their parts came to."""
     waits_for: int | None = None
     """A transaction in progress, of the message or of one before it, whose end the subscription waits for."""
+    dead_letters: tuple[StoredLetter, ...] = ()
+    """As which it lies in the subscription's dead letters now; they say since when, and why it was given up."""
 
 
 class Explaining:
@@ -55,7 +58,8 @@ class Explaining:
         self._catalog, self._calls = catalog, calls
 
     def explain(
-        self, record: SubscriptionRecord, number: int, partition: int | None, view: Callable[[], bytes]
+        self, record: SubscriptionRecord, number: int, partition: int | None, view: Callable[[], bytes],
+        letters: Sequence[StoredLetter],
     ) -> list[Explained]:  # fmt: skip
         """See Client.explain; `view` gives what of transactions is committed now, and is asked where that counts."""
         partitions = self._catalog.queue(record.queue).settings.partitions
@@ -63,13 +67,20 @@ class Explaining:
         if partition is not None:
             asked = (check_partition(partition, partitions, record.queue),)
         states = self._catalog.states(record.queue, record.name)
-        found = [message for one in asked if (message := self._read(record.queue, one, number)) is not None]
+        given_up = [letter for letter in letters if letter.told("id") == str(MessageId(number))]
+        found = []
+        for one in asked:
+            message = self._read(record.queue, one, number) or _original(record.queue, one, number, given_up)
+            if message is not None:
+                found.append(message)
         if not found:
             place = f"queue {record.queue!r} holds" if partition is None else f"{record.queue}/{partition} holds"
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
             )
-        explanations = [explained(record, one, states.get(one.partition), self._behind(record, one)) for one in found]
+        explanations = [
+            explained(record, one, states.get(one.partition), self._behind(record, one), given_up) for one in found
+        ]
         if record.isolation == "uncommitted" or all(one.refused_by for one in explanations):
             return explanations
         seen = view()
@@ -135,16 +146,34 @@ def _reached(state: SubscriptionState | None, message: Message) -> int:
     return 0 if state is None else state.reached(message.key, message.number)
 
 
+def _original(queue: str, partition: int, number: int, letters: Iterable[StoredLetter]) -> Message | None:
+    """A message that is stored no more, but as a dead letter."""
+    for letter in _of(partition, letters):
+        stored, block = letter.stored, encode_headers(letter.headers)
+        return Message(number, stored.body, stored.topic, stored.key, partition, queue, block)
+    return None
+
+
+def _of(partition: int, letters: Iterable[StoredLetter]) -> tuple[StoredLetter, ...]:
+    return tuple(letter for letter in letters if letter.told("partition") == str(partition))
+
+
 def explained(
-    record: SubscriptionRecord, message: Message, state: SubscriptionState | None, behind: int = 0
+    record: SubscriptionRecord, message: Message, state: SubscriptionState | None, behind: int = 0,
+    letters: Iterable[StoredLetter] = (),
 ) -> Explained:  # fmt: skip
-    """Why a subscription takes a message or not; `state` is that of its partition, `behind` how much lies behind it."""
+    """Why a subscription takes a message or not; `state` is that of its partition, `behind` how much lies behind it.
+
+    `letters` are the dead letters of its id.
+    """
     row = row_of(message)
     rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
     refused = _refusal(record, message, rules)
     parked = next((one for one in state.parked if message.number in one.ids), None) if state is not None else None
     past = parked is None and message.number <= _reached(state, message)
-    return Explained(message, refused, past, parked, _passing(record, message, behind) if past else None, rules)
+    given_up = _of(message.partition, letters)
+    passed = _passing(record, message, behind) if past and not given_up else None
+    return Explained(message, refused, past, parked, passed, rules, dead_letters=given_up)
 
 
 def _refusal(record: SubscriptionRecord, message: Message, rules: Sequence[Part]) -> Refusal | None:

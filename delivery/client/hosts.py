@@ -2,7 +2,9 @@
 
 Ownership is ZooKeeper's to say and the hosts' to enforce; what is cached here is only a guess that saves a look. A host
 that does not own the partition names the owner (NotOwner); that is followed at most twice and never to a host that was
-asked in this round, then ZooKeeper is asked again after a pause.
+asked in this round, then ZooKeeper is asked again after a pause. An owner that cannot be reached, twice in a row, may
+be dead and registered still: another host is asked then, which looks for itself, and takes the partition or names the
+owner.
 """
 
 from __future__ import annotations
@@ -65,10 +67,13 @@ class Owners:
         self._silence: tuple[MetadataUnavailable, float] | None = None
         """ZooKeeper did not answer, and until when that is believed: each partition would wait for it in turn."""
 
-    def address(self, queue: str, partition: int, avoid: Address | None = None) -> Address:
+    def address(
+        self, queue: str, partition: int, avoid: Address | None = None, dead: Address | None = None
+    ) -> Address:  # fmt: skip
         """The owner's address, or without one any live host's: that host claims the partition or names the owner.
 
-        Of several live hosts not `avoid`. Raises NoHost, MetadataUnavailable, UnknownQueue.
+        Of several live hosts not `avoid`. An owner at `dead` counts as none. Raises NoHost, MetadataUnavailable,
+        UnknownQueue.
         """
         if (found := self.known(queue, partition)) is not None:
             return found
@@ -83,8 +88,8 @@ class Owners:
             raise
         serving = {number: live.owner(owner) for number, owner in owners.items()}
         addresses = {number: (host.address, host.port) for number, host in serving.items() if host is not None}
-        if partition not in addresses:
-            addresses[partition] = self._any(live, avoid)
+        if addresses.get(partition, dead) == dead:
+            addresses[partition] = self._any(live, dead or avoid)
         with self._lock:
             self._known.setdefault(queue, {}).update(addresses)
         return addresses[partition]
@@ -136,18 +141,20 @@ class Owners:
 class Route:
     """The way to one partition's owner, for one caller. After each failure it says how long to pause."""
 
-    __slots__ = ("_asked", "_at", "_failures", "_owners", "_partition", "_queue")
+    __slots__ = ("_asked", "_at", "_dead", "_failures", "_owners", "_partition", "_queue")
 
     def __init__(self, owners: Owners, queue: str, partition: int) -> None:
         self._owners, self._queue, self._partition = owners, queue, partition
         self._asked: list[Address] = []
         """Hosts that were not the owner, in this round."""
         self._at: Address | None = None
+        self._dead: Address | None = None
+        """Where nobody was to be reached, once more."""
         self._failures = 0
 
     def address(self) -> Address:
         """Where to send now. Errors as `Owners.address`."""
-        self._at = self._owners.address(self._queue, self._partition, self._at)
+        self._at = self._owners.address(self._queue, self._partition, self._at, self._dead)
         return self._at
 
     def arrived(self) -> None:
@@ -164,6 +171,7 @@ class Route:
             self._forget()
         elif isinstance(error, _LOOK_AGAIN):
             self._forget()
+        self._dead = self._at if self._failures and isinstance(error, HostUnreachable) else None
         self._failures += 1
         pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** min(self._failures, 16))
         return float(pause * random.uniform(0.5, 1.0))

@@ -137,9 +137,10 @@ class Publisher(Machine):
             closed = self._accumulator.closings > before
             if self._thread is None:
                 self._start()
-        if closed or (index == 0 and self._limits.linger == 0):
+        held_until = self._sender.held_until
+        if closed or (index == 0 and self._limits.linger == 0 and held_until <= monotonic()):
             self._send_now()
-        elif batch.due < self._sender.asleep_until:
+        elif max(batch.due, held_until) < self._sender.asleep_until:
             self._sender.wake()
         return Receipt(batch, index)
 

@@ -119,9 +119,10 @@ class Queue:
     ) -> Publisher:  # fmt: skip
         """A batching publisher: `put` returns a receipt at once. Close it, or use it as a context manager.
 
-        A batch is sent when it holds `batch_bytes` or `batch_messages`, or is `linger_ms` old; at most `in_flight`
-        batches (16) per partition are unanswered. `put` waits while `buffer_bytes` are unanswered. What is not stored
-        after `timeout` seconds fails. `hop` leaves all sending to the publisher's own thread.
+        A batch is sent when it holds `batch_bytes` or `batch_messages`, or is `linger_ms` old, for which it waits up to
+        2 ms longer while something is unanswered; at most `in_flight` batches (16) per partition are. `put` waits while
+        `buffer_bytes` are unanswered. What is not stored after `timeout` seconds fails. `hop` leaves all sending to the
+        publisher's own thread.
         Raises InvalidRequest for a setting out of bounds.
         """
         limits = Limits(

@@ -33,6 +33,9 @@ LATE_SECONDS: Final = 0.02
 """How often deadlines are looked at, at most."""
 NAP_SECONDS: Final = 0.5
 """The longest wait while anything is held, and for as long afterwards: who sends again soon need wake nobody."""
+GAP_SECONDS: Final = 0.002
+"""How long a batch that is not full waits for the answers to what was sent before it. Where messages come one by one
+and fast, batches become larger by it and all come sooner; where answers take longer than this, it costs this much."""
 
 
 class Sender:
@@ -59,6 +62,8 @@ class Sender:
         self._sent_at = -math.inf
         self.asleep_until = 0.0
         """Until when a `wait` lasts if nothing happens; 0 when nobody waits."""
+        self.held_until = 0.0
+        """Until when batches that are not full wait, because something is in flight."""
         self.failure: HootError | None = None
         """The first failure that was not told yet."""
         self.settled: Published | None = None
@@ -71,17 +76,20 @@ class Sender:
         for link in list(self._links.values()):
             self._receive(link)
         now = monotonic()
+        if self.held_until and not any(link.under_way for link in self._links.values()):
+            self.held_until = 0.0
+        full = now < self.held_until
         if now >= self._late_at:
             self._late_at = now + LATE_SECONDS
             self._expire(now)
             for link in list(self._links.values()):
                 self._notice_silence(link, now)
         with self._lock:
-            ready = self._accumulator.ready(now)
+            ready = self._accumulator.ready(now, full=full)
         for partition in ready:
-            self._pump(self._stream(partition), now)
+            self._pump(self._stream(partition), now, full=full)
         for stream in list(self._backlog.values()):
-            self._pump(stream, now)
+            self._pump(stream, now, full=full)
 
     def reset(self, why: str) -> None:
         """Something went wrong in the middle of a step: break all connections; what was in flight is sent again."""
@@ -127,17 +135,18 @@ class Sender:
             if self._waker >= 0:
                 os.eventfd_write(self._waker, 1)
 
-    # -- inside
-
     def _next_due(self, now: float) -> float:
+        full = now < self.held_until
         with self._lock:
             due = self._accumulator.next_due(now)
             held = bool(self._accumulator.unsettled)
-            ready = any(self._can_send(partition, now) for partition in self._accumulator.ready(now))
+            ready = any(self._can_send(partition, now) for partition in self._accumulator.ready(now, full=full))
+            gap = full and bool(self._accumulator.ready(now))
         if ready:
             return now
         times = [now + NAP_SECONDS] if held or now - self._sent_at < NAP_SECONDS else []
         times += [due] if due is not None else []
+        times += [self.held_until] if gap else []
         with contextlib.suppress(RuntimeError):  # changed by whoever has the turn: they will look again
             times += [stream.lane.paused_until for stream in self._backlog.values() if not stream.lane.flying]
         return min(times, default=math.inf)
@@ -152,13 +161,13 @@ class Sender:
             found = self._streams[partition] = Stream(self._owners, self._queue, partition, self._window)
         return found
 
-    def _pump(self, stream: Stream, now: float) -> None:
-        """Send of one partition what may be sent."""
+    def _pump(self, stream: Stream, now: float, *, full: bool) -> None:
+        """Send of one partition what may be sent, which is what was sent before and what is full, or all."""
         lane = stream.lane
         while lane.may_send(now):
             if not lane.backlog:
                 with self._lock:
-                    batch = self._accumulator.take(stream.partition, now)
+                    batch = self._accumulator.take(stream.partition, now, full=full)
                 if batch is None:
                     break
                 lane.add(batch)
@@ -200,6 +209,7 @@ class Sender:
             self._broke((link.address, link.port), error)
         else:
             self._sent_at = monotonic()
+            self.held_until = self._sent_at + GAP_SECONDS
             link.under_way.append((stream, self._sent_at))
 
     def _receive(self, link: Link) -> None:

@@ -13,7 +13,7 @@ The first rule that holds decides, from what stops everything to what stops noth
 | paused | somebody paused the subscription | fine |
 | listener_unreachable | as long there was none to the listener, or it does not say that it lives | critical |
 | store_slow | a dead letter cannot be stored, or a read of the store takes longer than `slow_seconds` | warning |
-| handler_stuck | a push waits for its answer longer than `stuck_seconds`, and the handler does not move on | critical |
+| handler_stuck | a push, or a callback beyond its limit, takes longer than `stuck_seconds`, unmoved | critical |
 | retrying | everything waits for a message that failed | warning |
 | key_parked | keys wait for messages of theirs that failed | warning |
 | window_full | more is there than the subscriber takes, for longer than `behind_seconds` | warning |
@@ -34,6 +34,7 @@ from typing import Final, Literal
 import msgspec
 
 from delivery.dispatch.observation import Observation
+from delivery.dispatch.sticking import stuck
 from delivery.dispatch.wording import age, shrinks, span, times, why
 from delivery.ids import MessageId
 from delivery.transactions.pointers import began_ms
@@ -192,23 +193,7 @@ def _store_slow(seen: Observation, limits: Limits) -> Found:
 
 
 def _handler_stuck(seen: Observation, limits: Limits) -> Found:
-    since, running = seen.out_since_ms, seen.callback
-    if not since or _passed(seen, since) < limits.stuck_seconds or (running is not None and running.moving):
-        return None
-    waited = span(_passed(seen, since))
-    if running is None:
-        return since, (
-            f"no answer for {waited}, and the subscriber does not tell which callback runs: look at it, restart it if"
-            " it hangs"
-        )
-    where = f"{running.queue}/{running.partition}"
-    if not running.name:
-        return since, (
-            f"no answer for {waited}: message {MessageId(running.message)} of {where} was taken by a listener, and"
-            " nobody has acknowledged it; look for what was to do that"
-        )
-    told = f" with message {MessageId(running.message)} of {where}" if running.message else f" with messages of {where}"
-    return since, f"no answer for {waited}: {running.name} runs{told}; its stack tells what it waits for"
+    return stuck(seen, limits.stuck_seconds)
 
 
 def _retrying(seen: Observation, _: Limits) -> Found:

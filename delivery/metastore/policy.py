@@ -36,7 +36,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     crashes_max: int = 0
     """A message that was out alone so often when its subscriber went away is given up. 0 for never."""
     timeout_seconds: float = 0.0
-    """An async listener that takes longer with a message, or a list, is cancelled and has failed. 0 for no limit."""
+    """A listener that takes longer with a message, or a list, has failed; an async one is cancelled. 0 for no limit."""
+    ack_timeout_seconds: float = 0.0
+    """What is to be acknowledged by hand, and is not so long after its listener returned, has failed. 0: no limit."""
     dead_letters: bool = True
     """What is given up goes to the queue of dead letters; without them it is dropped, with a line in the host's log."""
 
@@ -47,6 +49,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "longest_seconds": (0.001, 7 * 86_400),
     "jitter": (0, 1),
     "timeout_seconds": (0, 7 * 86_400),
+    "ack_timeout_seconds": (0, 7 * 86_400),
     "deliveries_max": (0, 1_000_000),
     "crashes_max": (0, 1_000_000),
 }

@@ -59,7 +59,7 @@ class LocalSender(Sender):
         self._publish, self._accumulator, self._lock = publish, accumulator, room
         self.failure: HootError | None = None
         self.settled = None
-        self.asleep_until = 0.0
+        self.asleep_until = self.held_until = 0.0
 
     def advance(self) -> None:
         """See Sender."""

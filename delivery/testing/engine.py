@@ -165,6 +165,10 @@ class Engine(Checks):
         """Of a partition."""
         return self._loop.call(lambda: self._partitions.writer(queue, partition).owned.watermark)
 
+    def clock(self) -> float:
+        """Virtual seconds since the start."""
+        return self._loop.now
+
     @property
     def in_listener(self) -> bool:
         """Whether the calling thread is in a callback."""

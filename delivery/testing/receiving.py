@@ -58,6 +58,9 @@ class World(Protocol):
     def settle(self) -> None:
         """Let everything happen that is due."""
 
+    def clock(self) -> float:
+        """Virtual seconds."""
+
     @property
     def in_listener(self) -> bool:
         """Whether the calling thread is in a callback."""
@@ -68,6 +71,7 @@ class LocalDispatcher(Dispatcher):
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.clock = world.clock
         self.task = None
         self._pending = 0
         self._done = trio.Event()
@@ -223,6 +227,7 @@ class LocalRuntime(Runtime):
                 nursery = self._nursery
                 await self.add(subscriptions)
                 nursery.start_soon(self._keep_registered)
+                nursery.start_soon(self._service.lapsing.run)
                 task_status.started()
                 await self._stopped.wait()
                 self._take_no_more()

@@ -6,13 +6,15 @@
 The first runs `hoot bench` with these arguments and compares; the second keeps the run in tests/bench/history.jsonl,
 too.
 A line of the history is a run: when, on what kind of machine, with which arguments, and its figures, which are medians
-where there were several runs. Whether a difference means anything is for who reads it: machines wander.
+where there were several runs. The order of options does not matter. Whether a difference means anything is for who
+reads it: machines wander, for which the ratio to the floor (`--with-floor`) makes up.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,7 +25,11 @@ from typing import Any
 import msgspec
 
 HISTORY = Path(__file__).with_name("history.jsonl")
-TOLD = ("messages_per_second", "per_second", "p50_ms", "p99_ms", "p999_ms")
+TOLD = (
+    "messages_per_second", "per_second", "ratio_to_floor", "ratio_to_one", "requests_per_second",
+    "p50_ms", "p99_ms", "p999_ms", "ready_ms", "confirm_us",
+    "host_seconds_per_million", "processor_percent", "host_mib",
+)  # fmt: skip
 NOT_WHAT = ("--json", "--runs")
 """Options that change nothing of what is measured."""
 
@@ -57,14 +63,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def what(arguments: Sequence[str]) -> str:
-    """The arguments, without those that change nothing."""
-    kept, left = [], iter(arguments)
-    for one in left:
-        if one == "--runs":
-            next(left, None)
-        elif not one.startswith(NOT_WHAT):
-            kept.append(one)
-    return " ".join(kept)
+    """The arguments as a shell takes them: the options sorted, without those that change nothing."""
+    options: list[list[str]] = [[]]
+    for one in arguments:
+        if one.startswith("--"):
+            options.append(one.split("=", 1))
+        else:
+            options[-1].append(one)
+    [case, *given] = options
+    return shlex.join([*case, *(word for option in sorted(given) if option[0] not in NOT_WHAT for word in option)])
 
 
 def figures_of(lines: Iterable[str]) -> dict[str, float]:
@@ -80,7 +87,7 @@ def figures_of(lines: Iterable[str]) -> dict[str, float]:
 
 def last_like(now: Run, runs: Iterable[Run]) -> Run | None:
     """The last of them that measured the same on the same kind of machine."""
-    like = [one for one in runs if (one.machine, one.arguments) == (now.machine, now.arguments)]
+    like = [one for one in runs if one.machine == now.machine and what(shlex.split(one.arguments)) == now.arguments]
     return like[-1] if like else None
 
 

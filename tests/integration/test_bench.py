@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from delivery import connect
 from delivery.bench import http
-from delivery.bench.cases import drain, filter as filter_case, live, scan
+from delivery.bench.cases import drain, fanout, filter as filter_case, live, scan
 from delivery.bench.groups import groups
 from delivery.bench.idle import idle
 from delivery.bench.neighbour import slow_neighbour
 from delivery.bench.peers.every import EVERY
+from delivery.bench.putting import publish
+from delivery.bench.restart import restart
 from delivery.bench.rounds import Load, Round
-from delivery.bench.stage import Setup, queue_for
+from delivery.bench.spread import spread
+from delivery.bench.stage import Plan, Setup, queue_for
 from delivery.bench.storm import retry_storm
 from delivery.client import Client
 from delivery.local import LocalEngine
+from tests.bench.growth import Given, measured
 from tests.integration.cli.running import Hoot
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -79,7 +84,7 @@ def test_the_command_runs_as_many_hosts_as_it_is_asked_for(zookeeper_hosts: str)
     bench = ("bench", "live", "--messages", str(MESSAGES), "--partitions", "2")
     found = hoot.json(*bench, "--processes", "2")
     assert (found["case"], found["partitions"], found["processes"]) == ("live", 2, 2)
-    assert "2 partitions, 1 process)" in hoot(*bench).stdout
+    assert "2 partitions, 2 of them used, 1 process)" in hoot(*bench).stdout
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,68 @@ def test_a_filter_is_measured_by_what_it_scanned(tmp_path: Path, engine: LocalEn
         found = filter_case(a_setup(client, engine, tmp_path, **options))
     assert MESSAGES - 5_000 < found.messages <= MESSAGES
     assert found.messages_per_second > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, None),
+        ({"callers": 3}, "put in 3 threads"),
+        ({"by": "put_many", "batch": 500}, "put_many of 1,000"),
+        ({"by": "awaited", "callers": 1, "messages": 200}, "put, each awaited, in 1 thread"),
+        ({"by": "awaited", "callers": 8, "messages": 803}, "put, each awaited, in 8 threads"),
+        ({"by": "tasks", "callers": 8, "messages": 803}, "put, each awaited, in 8 tasks"),
+    ],
+    ids=str,
+)
+def test_publishing_is_measured_in_every_way_of_putting(
+    tmp_path: Path, engine: LocalEngine, options: dict[str, Any], told: str | None
+) -> None:
+    with connect(engine.address) as client:
+        found = publish(a_setup(client, engine, tmp_path, **options))
+    assert (found.by, found.batch, found.messages) == (told, options.get("batch"), options.get("messages", MESSAGES))
+    assert (found.p50_ms is not None) == (options.get("by") in ("awaited", "tasks"))
+    assert found.host_seconds_per_million is not None
+
+
+def test_many_partitions_are_measured_beside_one(tmp_path: Path, engine: LocalEngine) -> None:
+    with connect(engine.address) as client:
+        setup = a_setup(client, engine, tmp_path, partitions=40, batch=100)
+        found = spread(setup)
+        assert (found.case, found.partitions) == ("spread", 40)
+        assert 30 < (found.touched or 0) <= 40
+        assert found.messages == MESSAGES, "without the first one of each partition"
+        assert found.ratio_to_one == pytest.approx(found.messages_per_second / (found.one_per_second or 0), abs=0.01)
+        setup.keyed = True
+        assert spread(setup).touched == 40
+
+
+def test_what_a_host_spends_and_holds_is_told(tmp_path: Path, engine: LocalEngine) -> None:
+    with connect(engine.address) as client:
+        for case in (live, drain, fanout):
+            found = case(a_setup(client, engine, tmp_path, subscriptions=2))
+            assert 0 < (found.host_seconds_per_million or 0) < 100
+            assert 20 < (found.host_mib or 0) < 500
+        found = live(msgspec.structs.replace(a_setup(client, engine, tmp_path), host_pid=None))
+    assert (found.host_seconds_per_million, found.host_mib) == (None, None)
+
+
+def test_a_restart_is_measured_with_log_on_the_disk_and_without(tmp_path: Path) -> None:
+    found = restart(Plan(size=1000, messages=20_000, folder=tmp_path))
+    assert (found.log_mib, found.messages) == (19, 20_000)
+    assert 0 < (found.ready_ms or 0) == pytest.approx(found.seconds * 1000, abs=1)
+    assert (found.empty_ready_ms or 0) > 0
+    assert not list(tmp_path.iterdir()), "nothing is left of the log"
+
+
+@pytest.mark.parametrize(
+    ("curve", "most", "places"),
+    [("partitions", 10, [1, 10]), ("subscriptions", 10, [1, 10]), ("batch", 10, [1, 10]), ("processes", 2, [1, 2])],
+)
+def test_costs_that_grow_are_measured_by_the_cases(curve: str, most: int, places: list[int]) -> None:
+    found = list(measured(Given(curve, most, 2_000, "os")))
+    assert [one.at for one in found] == places
+    assert all(one.messages == 2_000 and one.cost_us > 0 and one.host_mib for one in found)
 
 
 def test_a_scan_of_one_topic_is_told_beside_one_of_all(tmp_path: Path, engine: LocalEngine) -> None:

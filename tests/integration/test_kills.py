@@ -16,6 +16,7 @@ import pytest
 from delivery import PublishedMessage, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
+from delivery.local import LocalEngine
 from tests.integration.embedded import NEVER, eventually
 from tests.integration.engine import (
     Engine,
@@ -142,3 +143,15 @@ def test_a_subscriber_killed_between_callback_and_acknowledgement_gets_that_mess
         delivered = subscriber.ids()[0]
         assert delivered.count(published[0][6]) == 2
         assert check_delivered(published, subscriber.ids()) <= 7
+
+
+def test_a_host_that_was_killed_and_started_again_serves_before_its_old_session_ends(tmp_path: Path) -> None:
+    with LocalEngine(tmp_path, "--set", "session_timeout_seconds=60") as engine, connect(engine.address) as client:
+        client.create_queue("orders")
+        queue = client.queue("orders")
+        first = queue.put(b"1")
+        engine.host.kill()
+        engine.host.start()
+        second = queue.put(b"2", timeout=40)
+        assert len(client.hosts()) == 2, "the old one is registered still"
+        assert (queue.bounds(0).messages, second.id > first.id) == (2, True)

@@ -25,10 +25,10 @@ from delivery.publish.publisher import Publisher
 from delivery.publish.writer import PartitionWriter
 from delivery.storage.base import Append, PartitionState, StoredBatch
 from subscriber import pushes
-from tests.simulation import client_bugs, hbase_bugs, position_bugs
+from tests.simulation import client_bugs, hand_bugs, hbase_bugs, position_bugs
 from tests.simulation.connection import SimulatedConnection
 from tests.simulation.disk import Shelf, SimulatedStore
-from tests.simulation.world import GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
+from tests.simulation.world import BY_HAND_FROM, GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 Bug = Any
 """A context in which the mistake is made."""
@@ -307,6 +307,7 @@ PLANTED: dict[str, Planted] = {
         f"hbase: {name}": Planted(plant, breaks, "Gone", HBASE_FROM + first)
         for name, (plant, breaks, first) in hbase_bugs.FOUND_AS.items()
     },
+    **{f"by hand: {name}": Planted(*found, first=BY_HAND_FROM) for name, found in hand_bugs.FOUND_AS.items()},
     "client: numbered anew": Planted(client_bugs.numbered_anew, "I14"),
     "client: swapped after a redirect": Planted(client_bugs.swapped_after_redirect, "I3", first=70),
     "client: gone on during a retry": Planted(client_bugs.gone_on_during_retry, "I3", first=610),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -25,11 +24,13 @@ _ROOM = (1, 3)
 
 
 class SimulatedConnection:
-    """See Connection: replies come in order, `run` has to be running, and a break fails all that is unanswered."""
+    """See Connection: replies come in any order, `run` has to be running, and a break fails all that is unanswered."""
 
     def __init__(self, machine: Machine, wire: Wire, service: Service) -> None:
         self._machine, self._wire, self._service = machine, wire, service
-        self._unanswered: deque[OnReply] = deque()
+        self._unanswered: dict[int, OnReply] = {}
+        """By number, in the order in which they were sent."""
+        self._sent = 0
         self._room = machine.kernel.random.randint(*_ROOM)
         self._full = False
         self._waiting: dict[Callable[[], None], None] = {}
@@ -97,13 +98,13 @@ class SimulatedConnection:
         if self._ended.is_set():
             raise SubscriberUnreachable("the connection broke")
         wire = self._wire
-        self._unanswered.append(on_reply)
+        self._sent = number = self._sent + 1
+        self._unanswered[number] = on_reply
         self._full = len(self._unanswered) >= self._room
-        wire.send(self._machine, lambda: self._service.call(wire, ask, self._answered))
+        wire.send(self._machine, lambda: self._service.call(wire, ask, partial(self._answered, number)))
 
-    def _answered(self, reply: object) -> None:
-        if self._unanswered:
-            on_reply = self._unanswered.popleft()
+    def _answered(self, number: int, reply: object) -> None:
+        if (on_reply := self._unanswered.pop(number, None)) is not None:
             self._full = False
             on_reply(reply)
             self._tell_waiting()
@@ -111,8 +112,8 @@ class SimulatedConnection:
     def _break(self) -> None:
         self._ended.set()
         self._wire.close(self._machine)
-        unanswered, self._unanswered = self._unanswered, deque()
-        for on_reply in unanswered:
+        unanswered, self._unanswered = self._unanswered, {}
+        for on_reply in unanswered.values():
             on_reply(SubscriberUnreachable("the connection broke"))
         self._tell_waiting()
 

@@ -22,8 +22,9 @@ from delivery.model import Message
 from delivery.rpc.promise import Promise
 from delivery.rpc.protocol import Call as ThriftCall, load_idl
 from subscriber.attachment import Attachment
-from subscriber.inbox import Inbox, Turn
+from subscriber.inbox import Inbox, PartitionInbox, Turn
 from subscriber.listeners import Abandoned, check_listener
+from subscriber.manual import ManualMessage
 from subscriber.registration import Plan, SubscriberZooKeeper
 from subscriber.service import ListenerService
 from subscriber.subscription import Subscription
@@ -39,8 +40,9 @@ RENEW_SECONDS: Final = 2.0
 class Script:
     """How often a listener goes wrong, and how often it is slow."""
 
-    def __init__(self, failing: float, dying: float, slow: float = 0.03) -> None:
-        self.failing, self.dying, self.slow = failing, dying, slow
+    def __init__(self, failing: float, dying: float, slow: float = 0.03, *, by_hand: bool = False) -> None:
+        """`by_hand`: what it gets it acknowledges later, or gives back, or forgets."""
+        self.failing, self.dying, self.slow, self.by_hand = failing, dying, slow, by_hand
         self.calm = False
 
 
@@ -58,6 +60,8 @@ class SimulatedSubscriber(Machine):
         self._token = f"token-{name}-{port}"
         self._hinted = trio.Event()
         self._service: Service | None = None
+        self._acknowledged: dict[tuple[int, int], int] = {}
+        """In which beginning of the inbox; what another owner begins ahead of all that was seen here may come twice."""
 
     async def run(self, record: SubscriptionRecord) -> None:
         """Listen and keep registered, until crashed."""
@@ -69,9 +73,12 @@ class SimulatedSubscriber(Machine):
                 listener = ListenerRecord(
                     address=self._address[0], port=self._address[1], token=self._token, member=self._member
                 )
-                service.attach(record, listener, self._handle)
+                service.attach(record, listener, self._take if self.script.by_hand else self._handle)
                 self._network.listen(self._address, self, service)
-                await self._keep_registered(record, listener)
+                async with trio.open_nursery() as nursery:
+                    if self.script.by_hand:
+                        nursery.start_soon(service.look_at_the_time)
+                    await self._keep_registered(record, listener)
         except* Crashed:
             pass
 
@@ -109,9 +116,39 @@ class SimulatedSubscriber(Machine):
 
     def _turn(self, partition: int) -> tuple[Turn, int]:
         """The epoch and run of the push that is being handled, and the number of moves that it follows."""
+        inbox = self._inbox(partition)
+        return inbox.turn, inbox._moves
+
+    def _inbox(self, partition: int) -> PartitionInbox:
         assert self._service is not None
-        inbox = self._service.inbox._partitions[partition]
-        return inbox._turn, inbox._moves
+        return self._service.inbox.partition(partition)
+
+    def _take(self, message: Any) -> None:
+        """Of a message that is acknowledged by hand."""
+        kernel, calm = self.kernel, self.script.calm
+        if not self.alive:
+            raise Abandoned
+        if self._acknowledged.get((message.partition, message.number)) == self._inbox(message.partition).beginning:
+            kernel.fail(AssertionError(f"{self.name} gets {message.number} again, which it has acknowledged"))
+        what = 1.0 if calm else kernel.between(0, 1)
+        if what < 0.05:
+            raise ValueError("the script says so")
+        if what < 0.15:
+            kernel.note("forgets", self.name, message.partition, message.number)
+        elif what < 0.2:
+            self.act_later(kernel.between(0, 0.3), message.nack)
+        else:
+            self.act_later(0 if calm else kernel.between(0, 0.6), partial(self._acknowledge, message))
+
+    def _acknowledge(self, message: ManualMessage) -> None:
+        place = message.partition, message.number
+        if not message.ack():
+            self.kernel.note("too late", self.name, *place)
+            return
+        self._acknowledged[place] = self._inbox(message.partition).beginning
+        self.kernel.note("handled", self.name, *place, message.body, *self._turn(message.partition))
+        if not self.script.calm and self.kernel.chance(self.script.dying):
+            self.crash()
 
     def _handle(self, message: Message) -> None:
         kernel = self.kernel
@@ -140,9 +177,14 @@ class Service:
 
     def attach(self, record: SubscriptionRecord, listener: ListenerRecord, handle: Callable[[Message], None]) -> None:
         """Take pushes of a subscription."""
-        subscription = Subscription(record.name, _request(record.queue), (check_listener(handle, "message"),))
+        listeners, by_hand = (check_listener(handle, "message"),), self._machine.script.by_hand
+        subscription = Subscription(record.name, _request(record.queue), listeners, manual=by_hand)
         attachment = self._service.attached[record.queue] = Attachment(subscription, record, listener)
         self.inbox = attachment.inbox
+
+    async def look_at_the_time(self) -> None:
+        """For what is not acknowledged."""
+        await self._service.lapsing.run()
 
     def hello(self, queue: str, subscription: str) -> Promise[object]:
         """The token, for who asks whether this is the right listener."""
@@ -162,8 +204,11 @@ class Service:
         return self._service.begin(ThriftCall("Listener", "push", 0, _Args(push=push)))
 
     def call(self, wire: Wire, ask: Callable[[], Promise[object]], answer: Callable[[Any], None]) -> None:
-        """Answer what came over a wire, after all that came before it."""
+        """Answer what came over a wire, after all that came before it; where that is by hand, as soon as it can be."""
         promise = ask()
+        if self._machine.script.by_hand:
+            promise.then(lambda outcome: wire.send(self._machine, partial(answer, outcome)))
+            return
         waiting = self._answers.setdefault(wire, deque())
         waiting.append((promise, answer))
         promise.then(lambda _: self._flush(wire, waiting))
@@ -186,6 +231,7 @@ class _Dispatcher:
     def __init__(self, machine: Machine, slow: float) -> None:
         self._machine, self._slow = machine, slow
         self._free_at = 0.0
+        self.clock = lambda: machine.kernel.now
 
     def submit(self, _strand: object, job: Call) -> None:
         """A job, behind all others."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.simulation.bugs import PLANTED
 from tests.simulation.forge import ENVIRONMENT, TOP, Forge
-from tests.simulation.world import BY_KEY_FROM, GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
+from tests.simulation.world import BY_HAND_FROM, BY_KEY_FROM, GROUPS_FROM, HBASE_FROM, KEY_SHARED_FROM, REPLAYS_FROM
 
 SEEDS_PER_CASE = 200
 EVERY_DAY, NIGHTLY = range(0, 2000, SEEDS_PER_CASE), range(2000, 4000, SEEDS_PER_CASE)
@@ -77,6 +77,14 @@ def test_positions_that_are_moved_by_hand_lose_nothing_and_stay_where_they_were_
 @pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
 def test_messages_in_hbase_are_kept_whatever_of_a_request_arrives_and_when(forge: Forge, first: int) -> None:
     check(forge, HBASE_FROM + first, SEEDS_PER_CASE // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, *nightly(OF_A_KIND[1:])])
+def test_what_is_acknowledged_by_hand_late_or_never_is_neither_lost_nor_taken_twice_by_who_lives(
+    forge: Forge, first: int
+) -> None:
+    check(forge, BY_HAND_FROM + first)
 
 
 @pytest.mark.parametrize("seed", KEPT)

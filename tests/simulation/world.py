@@ -44,6 +44,8 @@ REPLAYS_FROM: Final = 4_000_000
 """Seeds from here on have an operator who seeks, takes snapshots and goes back to them, replays and promotes."""
 HBASE_FROM: Final = 5_000_000
 """Seeds from here on have the messages in HBase."""
+BY_HAND_FROM: Final = 6_000_000
+"""Seeds from here on have subscribers that acknowledge by hand, with a limit, and not all of it."""
 RESTART_SECONDS: Final = 1.5
 WORK_SECONDS: Final = 5.5
 
@@ -55,7 +57,7 @@ class World:
         self.kernel = kernel = Kernel(seed)
         self.server = ZooKeeperServer(kernel, SESSION_SECONDS)
         self.network = Network(kernel)
-        self.disk = HBaseDisk(kernel) if seed >= HBASE_FROM else Disk(kernel)
+        self.disk = HBaseDisk(kernel) if HBASE_FROM <= seed < BY_HAND_FROM else Disk(kernel)
         self.partitions = 1 + kernel.chance(0.4)
         self.by_key = BY_KEY_FROM <= seed < GROUPS_FROM
         operated = REPLAYS_FROM <= seed < HBASE_FROM
@@ -66,9 +68,12 @@ class World:
             kind = "key_shared" if seed >= KEY_SHARED_FROM else kind
             self.by_key = kernel.chance(0.3)
             self._members = ["a", "b", "c"][: 2 + kernel.chance(0.5)]
-        if operated:
+        by_hand = seed >= BY_HAND_FROM
+        if operated or by_hand:
             self.by_key = kernel.chance(0.3)
         retry = msgspec.structs.replace(RETRY, order="key") if self.by_key else RETRY
+        if by_hand:
+            retry = msgspec.structs.replace(retry, ack_timeout_seconds=0.5, longest_seconds=1)
         self.subscriptions = [
             SubscriptionRecord(
                 name=name, queue=QUEUE, generation=GENERATION, created_ms=1,
@@ -78,8 +83,8 @@ class World:
             for name, topics in (("all", ()), ("reds", ("red",)))[: 1 + kernel.chance(0.4)]
         ]  # fmt: skip
         slow = 0.5 if len(self._members) > 1 else 0.03  # else nothing would be under way when a partition moves
-        self.in_any_order = self.by_key or kind == "key_shared"
-        self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow)
+        self.in_any_order = self.by_key or by_hand or kind == "key_shared"
+        self.script = Script(failing=0.08 if self.by_key else 0.01, dying=0.003, slow=slow, by_hand=by_hand)
         zk = FakeZNodes(self.server.tree)
         self.queue = QueueRecord(QUEUE, GENERATION, 0, QueueSettings(partitions=self.partitions))
         self.catalog = Catalog(zk, ZooKeeperMetaStore(zk, zk))

@@ -114,19 +114,19 @@ class Process(AlwaysReady):
 
     def __init__(
         self, listeners: tuple[Registered, ...], policy: RetryPolicy, where: Where | None,
-        strands: ScriptedStrands | None,
+        strands: ScriptedStrands | None, *, manual: bool = False,
     ) -> None:  # fmt: skip
         record = SubscriptionRecord(
             name="mail", queue="orders", generation="g", created_ms=1, starts={0: 0}, all_partitions=True, topics=(),
             retry=policy,
         )  # fmt: skip
-        here = SimpleNamespace(submit=lambda _, job: job(), post=_call, hop=None, task_of=None)
-        self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
+        here = SimpleNamespace(submit=lambda _, job: job(), post=_call, hop=None, task_of=None, clock=trio.current_time)
+        self.service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())
-        subscription = Subscription("mail", request, listeners, where)
+        subscription = Subscription("mail", request, listeners, where, manual=manual)
         listener = ListenerRecord(address="127.0.0.1", port=1, token="t")
-        self._service.attached["orders"] = Attachment(subscription, record, listener)
-        self._service.attached["orders"].strands = cast("Any", strands)
+        self.service.attached["orders"] = Attachment(subscription, record, listener)
+        self.service.attached["orders"].strands = cast("Any", strands)
         self.lose: Callable[[], bool] = bool
         self._asked, self._pushes = trio.open_memory_channel[tuple[Any, Callable[..., None]]](1000)
 
@@ -140,7 +140,7 @@ class Process(AlwaysReady):
     async def serve(self) -> None:
         async for push, on_answer in self._pushes:
             await trio.sleep(0.01)
-            promise = self._service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
+            promise = self.service.begin(Call("Listener", "push", 0, SimpleNamespace(push=push)))
             promise.then(partial(self._answer, on_answer))
 
     def _answer(self, on_answer: Callable[..., None], answer: object) -> None:
@@ -153,7 +153,7 @@ class Site:
     def __init__(
         self, batches: list[bytes], handle: Handle, begin: Begin | None = None, *, where: Where | None = None,
         topics: tuple[str, ...] = (), known: RetryPolicy | None = None, lists: Callable[..., object] | None = None,
-        strands: ScriptedStrands | None = None,
+        strands: ScriptedStrands | None = None, manual: bool = False,
     ) -> None:  # fmt: skip
         """`known` is the policy as the subscriber knows it, if that is another one; `lists` a batch listener."""
         self.begin, self.moves = begin or Begin(0, 1, POLICY), 0
@@ -161,7 +161,7 @@ class Site:
         self.partition = ScriptedPartition(batches)
         called = handle if strands is None else strands.within(handle)
         listeners = [check_listener(called, "message")] + ([check_listener(lists, "batch")] if lists else [])
-        self.process = Process(tuple(listeners), known or self.begin.policy, where, strands)
+        self.process = Process(tuple(listeners), known or self.begin.policy, where, strands, manual=manual)
         self._wanted = filter_of(topics, None)
         self.letters = KeptLetters()
         self.ledger = NotedLedger(self._moved)
@@ -182,6 +182,7 @@ class Site:
         worker = self.worker_now = self.worker()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.process.serve)
+            nursery.start_soon(self.process.service.lapsing.run)
             if self._strands is not None:
                 nursery.start_soon(self._strands.run)
             nursery.start_soon(worker.run, self.process)

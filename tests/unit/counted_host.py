@@ -1,17 +1,20 @@
-"""A region host whose instructions are counted, between a publisher and a listener of a few bytes each.
+"""A region host whose instructions are counted, or its memory, between a publisher and a listener.
 
 Real are its sockets, Thrift calls, log with its committing thread, feed, workers, links and windows; ZooKeeper's side
-of ownership is scripted. Publisher and listener have threads that are not counted. One batch is on its way at a time:
-the next is published when the position has reached the end of the one before.
+of ownership is scripted. Publisher and listener have threads that are not counted; where memory is counted the listener
+has a process, and what is published is ready before. One batch is on its way at a time: the next is published when the
+position has reached the end of the one before.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -40,10 +43,11 @@ from delivery.rpc.protocol import FRAME_BYTES_MAX, decode_call, decode_reply, en
 from delivery.rpc.server import ThriftServer, open_listeners
 from delivery.storage.log import SegmentedLog
 from delivery.storage.tail import TailCache
-from tests.counting import counted
+from tests.counting import allocated, counted
 from tests.dispatch import KeptLetters, NoCounters, NotedLedger
 from tests.hosting import ScriptedCluster, ScriptedDirectory, ScriptedMember
 
+_SPAWN = multiprocessing.get_context("spawn")
 SECONDS = 60.0
 TOKEN = "token"
 WARM, COUNTED = 3, 10
@@ -61,8 +65,8 @@ def frames(line: socket.socket) -> Iterator[memoryview]:
         buffer.received(count)
 
 
-def batch(messages: int, sequence: int) -> bytes:
-    return encode([(b"12345678", None, "news", b"")] * messages, 0, producer_id=7, producer_sequence=sequence)
+def batch(messages: int, sequence: int, size: int = 8) -> bytes:
+    return encode([(bytes(size), None, "news", b"")] * messages, 0, producer_id=7, producer_sequence=sequence)
 
 
 class ListenerPeer:
@@ -87,11 +91,35 @@ class ListenerPeer:
         return load_idl("subscriber").PushReply(status=STATUS_OK, position=last)
 
 
+@contextmanager
+def listener_process() -> Iterator[int]:
+    """A ListenerPeer with memory of its own; its port."""
+    here, there = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_listen, args=(there,), daemon=True)
+    process.start()
+    try:
+        assert here.poll(SECONDS), "the listener did not begin"
+        yield here.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _listen(parent: Pipe) -> None:
+    parent.send(ListenerPeer().port)
+    threading.Event().wait()
+
+
 class PublisherPeer:
     """Publishes one batch after the other, each when the one before has been delivered."""
 
-    def __init__(self, messages: int) -> None:
+    def __init__(self, messages: int, size: int = 8) -> None:
         self._messages = messages
+        batches = [batch(messages, number, size) for number in range(WARM + COUNTED)]
+        self._calls = [
+            b"".join(encode_call("RegionHost", "publish", number, ("orders", 0, one, None))[0])
+            for number, one in enumerate(batches)
+        ]
         self.warm: Callable[[], object] = bool
         """Called when the host is warm."""
         self.host: SimpleQueue[tuple[int, Callable[[], None]]] = SimpleQueue()
@@ -103,11 +131,10 @@ class PublisherPeer:
         port, done = self.host.get()
         with closing(socket.create_connection(("127.0.0.1", port))) as line:
             replies = frames(line)
-            for number in range(WARM + COUNTED):
+            for number, call in enumerate(self._calls):
                 if number == WARM:
                     self.warm()
-                args = ("orders", 0, batch(self._messages, number), None)
-                line.sendall(b"".join(encode_call("RegionHost", "publish", number, args)[0]))
+                line.sendall(call)
                 reply = decode_reply("RegionHost", "publish", number, next(replies))
                 while self.positions.get(timeout=SECONDS) < reply.baseId + self._messages - 1:
                     pass
@@ -125,7 +152,7 @@ class CountedHost:
             self._ownership, store, tail, Metrics(), commit_bytes=1 << 20, pending_bytes_max=1 << 24
         )
 
-    async def run(self, listener: ListenerPeer) -> None:
+    async def run(self, listener_port: int) -> None:
         hop.AT_ONCE.set(True)  # so that reads of the log are on a thread that is counted
         done, token = trio.Event(), trio.lowlevel.current_trio_token()
         with trio.fail_after(SECONDS):
@@ -134,7 +161,7 @@ class CountedHost:
                 await nursery.start(self._ownership.run)
                 await nursery.start(self._publisher.run)
                 await nursery.start(ThriftServer(listeners, "RegionHost", self._api()).run)
-                await self._deliver(nursery, listener)
+                await self._deliver(nursery, listener_port)
                 port = listeners[0].socket.getsockname()[1]
                 self._peer.host.put((port, partial(token.run_sync_soon, done.set)))
                 await done.wait()
@@ -146,9 +173,9 @@ class CountedHost:
         nobody: Any = None  # is asked for what has no transaction
         return ThriftApi(Publishing(self._publisher, Writers(nobody, nobody)), **unused)
 
-    async def _deliver(self, nursery: trio.Nursery, listener: ListenerPeer) -> None:
+    async def _deliver(self, nursery: trio.Nursery, listener_port: int) -> None:
         config, stream = HostConfig(), Stream("orders", "mail", 0, epoch=1)
-        record = ListenerRecord(address="127.0.0.1", port=listener.port, token=TOKEN)
+        record = ListenerRecord(address="127.0.0.1", port=listener_port, token=TOKEN)
         background = Background()
         await nursery.start(background.run)
         link = Link("orders", "mail", record, config, Lines(Connection.open, background))
@@ -167,5 +194,15 @@ def instructions_of_a_host(
     listener, peer = ListenerPeer(), PublisherPeer(messages)
     with counted("delivery") as found:
         peer.warm = found.clear
-        trio.run(CountedHost(data, peer, topics, tail_bytes).run, listener)
+        trio.run(CountedHost(data, peer, topics, tail_bytes).run, listener.port)
         return found.by_function()
+
+
+def copies_in_a_host(data: Path, *, topics: tuple[str, ...] = (), tail_bytes: int = 1 << 20) -> dict[str, float]:
+    """By function, how often it copies a batch of a megabyte."""
+    size = len(batch(1000, 0, 1000))
+    with listener_process() as port, allocated(size // 2, "delivery") as found:
+        peer = PublisherPeer(1000, 1000)
+        peer.warm = found.clear
+        trio.run(CountedHost(data, peer, topics, tail_bytes).run, port)
+        return {name: round(count / COUNTED / size, 1) for name, count in found.by_function().items()}

@@ -54,7 +54,8 @@ class Member(AlwaysReady):
             return handle(message)
 
         here = SimpleNamespace(
-            submit=lambda _, job: self._jobs.append(job), post=lambda job: job(), hop=None, task_of=None
+            submit=lambda _, job: self._jobs.append(job), post=lambda job: job(), hop=None, task_of=None,
+            clock=trio.current_time,
         )  # fmt: skip
         self._service = ListenerService("mail", cast("Any", here), list[Event]().append)
         request = Request(queue="orders", partitions=None, starts={}, start=0, topics=())

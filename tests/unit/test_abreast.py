@@ -135,6 +135,7 @@ class FakePush:
     """A push of three messages without keys, which writes down what becomes of it."""
 
     again = is_whole = False
+    outstay_seconds = 0.0
 
     def __init__(self, inbox: PartitionInbox, run: int, moves: int, events: list[tuple[int, str]]) -> None:
         self.turn, self._inbox, self._moves, self.events = (1, run), inbox, moves, events

@@ -7,13 +7,14 @@ from array import array
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from delivery.bench.asking import check_ids
 from delivery.bench.catalogue import CASES, Case
-from delivery.bench.checking import BenchFailed, check_by_key, check_delivered, delivered
+from delivery.bench.checking import BenchFailed, check_by_key, check_delivered, check_stored, delivered
 from delivery.bench.cli import _OF_THE_COMMAND
 from delivery.bench.fencing import Gauge, measured
 from delivery.bench.groups import moves_of
@@ -21,6 +22,8 @@ from delivery.bench.report import Result, described, result, summary, with_fenci
 from delivery.bench.stage import Plan, Setup
 from delivery.bench.tallies import FAILING, NotYet, SpreadTally, StormTally
 from delivery.cli import run
+from delivery.client import PartitionBounds, Queue
+from delivery.ids import MessageId
 from delivery.messaging.polling import Given
 from delivery.model import Message, QueueSettings
 from delivery.storage.base import PartitionKey
@@ -64,6 +67,41 @@ def test_the_order_is_checked_by_partition_although_partitions_have_the_same_ids
     assert delivered(tmp_path / "ids", tmp_path / "partitions") == WANTED
 
 
+class Holding:
+    """A queue of two partitions, with what they hold."""
+
+    partitions = 2
+
+    def __init__(self, *ids: list[int]) -> None:
+        self._ids = ids
+
+    def bounds(self, partition: int) -> PartitionBounds:
+        ids = self._ids[partition] or [0]
+        return PartitionBounds(
+            partition, MessageId(ids[0]), MessageId(ids[-1]), len(self._ids[partition]), bytes=0, epoch=1
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("held", "acknowledged", "text"),
+    [
+        (([1, 2], [1]), {0: [1], 1: [1]}, "3 messages were published and 2 ids acknowledged"),
+        (([1, 2], [1]), {0: [1, 1], 1: [1]}, "3 messages were published and 2 ids acknowledged"),
+        (([1], [1]), {0: [1, 2], 1: [1]}, "partition 0: 2 messages were acknowledged and 1 are stored"),
+        (([1, 2, 3], []), {0: [1, 2, 3][:2], 1: [1]}, "partition 0: 2 messages were acknowledged and 3 are stored"),
+        (([1, 2], [2]), {0: [1, 2], 1: [1]}, "partition 1.*not the same"),
+        (([1, 2, 3], [1]), {0: [1, 2, 3]}, "partition 1: 0 messages were acknowledged and 1 are stored"),
+    ],
+    ids=["too few", "one twice", "one lost", "in another partition", "another one", "one too many"],
+)
+def test_no_rate_is_printed_when_the_partitions_hold_something_else_than_was_acknowledged(
+    held: tuple[list[int], list[int]], acknowledged: dict[int, list[int]], text: str
+) -> None:
+    check_stored(cast("Queue", Holding([1, 2], [7])), {0: [1, 2], 1: [7]}, 3)
+    with pytest.raises(BenchFailed, match=text):
+        check_stored(cast("Queue", Holding(*held)), acknowledged, 3)
+
+
 def test_of_a_queue_with_one_partition_ids_are_enough(tmp_path: Path) -> None:
     (tmp_path / "ids").write_bytes(array("q", [5, 4]).tobytes())
     assert delivered(tmp_path / "ids", None) == {0: [5, 4]}
@@ -104,13 +142,15 @@ def test_what_a_case_declares_is_there(case: Case) -> None:
     assert callable(getattr(module, case.name.replace("-", "_")))
     given = {option for option in case.options if option not in _OF_THE_COMMAND}
     assert given <= set((Setup if case.needs_engine else Plan).__struct_fields__)
-    assert case.messages({"size": 100, "rate": 5.0, "subscriptions": 8, "per_request": 10}) > 0
+    values = {"size": 100, "rate": 5.0, "subscriptions": 8, "per_request": 10, "by": "awaited", "callers": 64,
+              "batch": 9, "partitions": 3}  # fmt: skip
+    assert case.messages(values) > 0
 
 
 # -- what is printed
 
 
-def rated(rate: int, **more: float) -> Result:
+def rated(rate: int, **more: object) -> Result:
     return msgspec.structs.replace(result("live", 100, rate * 2, 2.0, "fsync"), **more)
 
 
@@ -132,6 +172,37 @@ def test_a_case_without_an_engine_has_neither() -> None:
     assert line == "floor 8 B: 2,000 messages/s, 0.0 MB/s (1,000 messages, no disk)"
 
 
+def test_a_line_of_json_has_what_every_case_has_and_of_the_rest_what_there_is() -> None:
+    of_all = ["case", "size", "messages", "seconds", "messages_per_second", "megabytes_per_second", "p50_ms", "p99_ms",
+              "p999_ms", "durability"]  # fmt: skip
+    told = msgspec.json.decode(msgspec.json.encode(result("floor", 8, 1000, 0.5)))
+    assert list(told) == of_all
+    assert (told["p50_ms"], told["durability"]) == (None, None)
+    told = msgspec.json.decode(msgspec.json.encode(rated(100, host_mib=60)))
+    assert list(told) == [*of_all, "host_mib"]
+
+
+def test_how_messages_were_put_and_what_they_cost_is_told() -> None:
+    line = described(rated(300, by="put_many of 1,000", host_seconds_per_million=0.25, host_mib=70, batch=10))
+    assert line.startswith("live 100 B: 300 messages/s, 0.0 MB/s, host 0.25 s per million, host 70 MiB (")
+    assert line.endswith("(600 messages, fsync, by put_many of 1,000, 10 in a batch)")
+
+
+def test_many_partitions_are_told_beside_one() -> None:
+    line = described(rated(300, one_per_second=400.0, ratio_to_one=0.75, partitions=1000, touched=871))
+    assert "0.75 of one partition's, 400 messages/s" in line
+    assert "1,000 partitions, 871 of them used" in line
+
+
+def test_a_restart_is_told_by_its_times() -> None:
+    runs = [rated(1, ready_ms=ready, empty_ready_ms=500.0, log_mib=1024) for ready in (600.0, 700.0, 500.0)]
+    for one in runs:
+        one.case = "restart"
+    line = described(summary(runs))
+    assert line.startswith("median of 3: restart: 600 ms from the start of the host to the first stored message with")
+    assert line.endswith("1,024 MiB on the disk, 500 ms with none (lowest 500 ms, highest 700 ms)")
+
+
 def test_what_was_measured_over_http_is_told() -> None:
     line = described(msgspec.structs.replace(rated(300), case="http-publish", requests_per_second=30.0, connections=2))
     assert line.startswith("http-publish 100 B: 300 messages/s, 0.0 MB/s, 30 requests/s (")
@@ -150,6 +221,11 @@ def test_a_summary_tells_the_median_and_the_extremes_of_the_rates() -> None:
     line = described(summary([rated(rate, partitions=2, processes=2) for rate in (300, 100, 200)]))
     assert line.startswith("median of 3: live 100 B: 200 messages/s")
     assert line.endswith("2 partitions, 2 processes) (lowest 100, highest 300)")
+
+
+def test_a_summary_of_latencies_tells_their_extremes_too() -> None:
+    runs = [rated(100, p50_ms=p50, p99_ms=10 * p50) for p50 in (0.5, 0.7, 0.6)]
+    assert described(summary(runs)).endswith("(lowest 100, highest 100; p50 0.5 to 0.7 ms; p99 5 to 7 ms)")
 
 
 # -- fencing

@@ -10,6 +10,7 @@ import pytest
 
 from delivery.bench.compare import Row
 from delivery.bench.report import result, summary
+from tests.bench import history
 from tests.bench.history import Run, against, figures_of, last_like, machine, read, what, write
 from tests.bench.plots import main as plot
 
@@ -19,21 +20,29 @@ def a_run(at: str = "t", machine: str = "m", arguments: str = "live", **figures:
 
 
 def test_the_last_run_of_the_same_on_the_same_kind_of_machine_counts(tmp_path: Path) -> None:
-    history = tmp_path / "history.jsonl"
-    assert read(history) == []
+    kept = tmp_path / "history.jsonl"
+    assert read(kept) == []
     for run in (a_run("1"), a_run("2"), a_run("3", machine="other"), a_run("4", arguments="drain")):
-        write(history, run)
-    found = last_like(a_run("now"), read(history))
+        write(kept, run)
+    found = last_like(a_run("now"), read(kept))
     assert found is not None
     assert found.at == "2"
-    assert last_like(a_run(machine="new"), read(history)) is None
+    assert last_like(a_run(machine="new"), read(kept)) is None
 
 
 @pytest.mark.parametrize(
-    "arguments", [["live", "--json"], ["live", "--runs", "3"], ["--json", "live", "--runs=3"]], ids=" ".join
+    "arguments", [["live", "--json"], ["live", "--runs", "3"], ["live", "--json", "--runs=3"]], ids=" ".join
 )
 def test_how_often_and_how_it_is_printed_is_not_what_is_measured(arguments: list[str]) -> None:
     assert what(arguments) == "live"
+
+
+def test_the_order_of_options_is_not_what_is_measured() -> None:
+    wanted = "filter --apart --filter 'body.n < 1' --size 8"
+    assert what(["filter", "--size=8", "--filter", "body.n < 1", "--apart"]) == wanted
+    then = a_run(arguments="filter --size 8 --apart --filter 'body.n < 1' --runs 3")
+    assert last_like(a_run(arguments=wanted), [then]) == then
+    assert last_like(a_run(arguments=wanted), [a_run(arguments="filter --size 9 --apart")]) is None
 
 
 def test_figures_are_those_of_the_summary_and_of_each_peer() -> None:
@@ -56,6 +65,21 @@ def test_a_run_is_told_as_a_part_of_the_one_before() -> None:
     assert "not there before" in new
     [nothing] = against(a_run(), None)
     assert "nothing is recorded" in nothing
+
+
+def test_a_recorded_run_is_what_the_next_one_of_the_same_is_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(history, "HISTORY", tmp_path / "history.jsonl")
+    assert history.main(["--record", "floor", "--messages", "20000", "--size", "50"]) == 0
+    assert "nothing is recorded yet of `floor --messages 20000 --size 50`" in capsys.readouterr().out
+    [kept] = read(tmp_path / "history.jsonl")
+    assert history.main(["floor", "--size", "50", "--messages", "20000", "--runs", "2"]) == 0
+    *_, head, line = capsys.readouterr().out.splitlines()
+    assert head == f"against {kept.at} on a machine like this ({machine()}):"
+    assert f" of {kept.figures['floor messages_per_second']:,.6g}" in line
+    assert read(tmp_path / "history.jsonl") == [kept], "it was not to be recorded"
+    assert history.main(["floor", "--messages", "none"]) == 2
 
 
 def test_a_kind_of_machine_names_no_machine() -> None:

@@ -143,6 +143,30 @@ def test_after_a_failure_another_live_host_is_tried() -> None:
     assert route.address() != first
 
 
+def test_an_owner_that_cannot_be_reached_twice_is_looked_for_by_another_host() -> None:
+    catalog = FixedCatalog(ONE, TWO)
+    catalog.owned = {0: OwnerInfo("a", 1, 1)}
+    route = Route(Owners(catalog), "q", 0)
+    for _ in range(2):
+        assert route.address() == address(ONE)
+        route.failed(HostUnreachable("refused"))
+    assert route.address() == address(TWO)
+    assert route.failed(named(ONE)) == 0, "it lives: that host has looked"
+    assert route.address() == address(ONE)
+    route.arrived()
+    route.failed(HostUnreachable("closed"))
+    assert route.address() == address(ONE), "once is no reason"
+
+
+def test_an_owner_that_cannot_be_reached_and_has_no_neighbour_is_asked_again() -> None:
+    catalog = FixedCatalog(ONE)
+    catalog.owned = {0: OwnerInfo("a", 1, 1)}
+    route = Route(Owners(catalog), "q", 0)
+    for _ in range(4):
+        assert route.address() == address(ONE)
+        route.failed(HostUnreachable("refused"))
+
+
 @pytest.mark.parametrize("error", [MetadataUnavailable, ServiceStopping, StorageUnavailable])
 def test_an_owner_that_can_serve_no_longer_is_asked_until_zookeeper_names_another(error: type[HootError]) -> None:
     catalog = FixedCatalog(ONE, TWO)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from delivery.client import Client, NewMessage
-from delivery.client.explaining import Explained
+from delivery.client.explaining import Explained, Explaining
+from delivery.errors import InvalidRequest
 from delivery.testing import Engine
-from subscriber import Message, RetryPolicy
+from subscriber import Message, Reject, RetryPolicy
 
 BODIES = [b"0", b"1", b"2", b"3"]
 
@@ -77,3 +78,41 @@ def test_a_replay_refuses_what_lies_behind_its_end(client: Client) -> None:
     [*_, last] = client.queue("orders").scanner()
     client.replay("orders", "billing", "again", start="earliest", end=last.id, speed="max")
     assert [told(client, "again", body).refused_by for body in BODIES] == [None, None, None, "replay"]
+
+
+def test_what_was_given_up_is_told_as_the_dead_letter_that_it_is_with_when_and_why(
+    hoot: Engine, client: Client
+) -> None:
+    def rejects(message: Message) -> object:
+        return Reject("no such order") if message.body in (b"1", b"2") else None
+
+    subscriber = hoot.subscriber("billing")
+    subscriber.subscribe("orders", start="earliest", listener=rejects)
+    subscriber.start()
+    hoot.advance(5)
+    assert told(client, "billing", b"0").dead_letters == ()
+    found = told(client, "billing", b"1")
+    [letter] = found.dead_letters
+    assert (letter.stored.queue, letter.stored.body) == ("orders.billing.dlq", b"1")
+    assert (letter.told("reason"), letter.told("last-error")) == ("rejected", "Reject: no such order")
+    assert found.acknowledged
+    assert hoot.now.timestamp() * 1000 - letter.id.timestamp_ms <= 5100
+    client.dead_letters("orders", "billing").drop([letter])
+    assert told(client, "billing", b"1").dead_letters == (), "nobody has it any more"
+    assert told(client, "billing", b"2").dead_letters != ()
+
+
+def test_a_dead_letter_is_told_of_when_its_message_is_stored_no_more(
+    hoot: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriber = hoot.subscriber("billing")
+    subscriber.subscribe("orders", start="earliest", listener=lambda _: Reject(), topics=None)
+    subscriber.start()
+    hoot.advance(5)
+    [message, *_] = client.queue("orders").scanner()
+    monkeypatch.setattr(Explaining, "_read", lambda *_: None)
+    [found] = client.explain("orders", "billing", message.id)
+    assert found.message == message
+    assert [letter.told("id") for letter in found.dead_letters] == [str(message.id)]
+    with pytest.raises(InvalidRequest, match="no message"):
+        client.explain("orders", "billing", message.id + 7)

@@ -1,4 +1,4 @@
-"""What the hot path executes for a message, counted: nothing in a host, a small constant in publisher and subscriber.
+"""What the hot path executes for a message, counted: nothing in a host, a small constant elsewhere; and what it holds.
 
 A clock would tell this only on a quiet machine. When one of these fails, its message names the functions that grew.
 """
@@ -11,12 +11,15 @@ import pytest
 
 from tests.counting import grown
 from tests.unit.counted_client import instructions_of_a_subscriber, instructions_of_puts
-from tests.unit.counted_host import COUNTED, instructions_of_a_host
+from tests.unit.counted_host import COUNTED, copies_in_a_host, instructions_of_a_host
+from tests.unit.counted_http import instructions_over_http
 
 FEW, MANY = 100, 1000
 """Messages in a batch."""
-PER_MESSAGE, PER_PUT = 16, 85
+PER_MESSAGE, PER_PUT, PER_POLLED = 16, 85, 46
 """Of instructions: a quarter more than there are, since versions of Python differ by some."""
+COPIES, COPIES_READ = 3.5, 2.3
+"""A batch is cut out of its frame, copied for its checksum, given the owner's header; then read and checked again."""
 
 
 def excess(few: dict[str, int], many: dict[str, int], batches: int, each: int) -> dict[str, float]:
@@ -49,3 +52,23 @@ def test_a_put_executes_a_small_constant() -> None:
     assert many["delivery/client/publisher.py:Publisher.put"] > MANY, "the puts are counted"
     crept_in = excess(few, many, 1, PER_PUT)
     assert not crept_in
+
+
+@pytest.mark.parametrize(
+    ("tail_bytes", "most"), [(1 << 20, COPIES), (0, COPIES + COPIES_READ)], ids=["from memory", "from the log"]
+)
+@pytest.mark.parametrize("topics", [(), ("news",)], ids=["everything", "a topic"])
+def test_a_host_copies_a_batch_a_few_times(
+    tmp_path: Path, topics: tuple[str, ...], tail_bytes: int, most: float
+) -> None:
+    copies = copies_in_a_host(tmp_path, topics=topics, tail_bytes=tail_bytes)
+    assert copies["delivery/batch/layout.py:stamp"] >= 1, "the one for the owner's header is counted"
+    assert sum(copies.values()) < most, copies
+
+
+def test_over_http_a_publish_executes_nothing_for_a_message_and_a_poll_a_small_constant() -> None:
+    (few_published, few_polled), (published, polled) = instructions_over_http(FEW), instructions_over_http(MANY)
+    assert published["delivery/api/rest/exchange.py:Exchange.publish"], "the publish is counted"
+    assert polled["delivery/api/rest/streams.py:Blocks.add"] > MANY, "the poll is counted"
+    assert not excess(few_published, published, 1, 1)
+    assert not excess(few_polled, polled, 1, PER_POLLED)

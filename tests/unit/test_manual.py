@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, strategies as st
 
-from subscriber.manual import ManualMessage, Unacknowledged
+from delivery.errors import InvalidRequest
+from subscriber import Retry
+from subscriber.manual import Kept, ManualMessage, Unacknowledged
 from tests.unit.listening import message
 
 
@@ -18,15 +22,14 @@ class Desk:
 
     def __init__(self) -> None:
         self.unacknowledged = Unacknowledged()
-        self.given: list[tuple[str, bool]] = []
+        self.given: list[tuple[str, object]] = []
         self.messages: dict[int, ManualMessage] = {}
 
     def push(self, name: str, *numbers: int, repeated: range = range(0), in_order: bool = False) -> None:
         for number in numbers:
             self.messages[number] = self.unacknowledged.deliver(message(number))
-        self.unacknowledged.answer(
-            lambda acknowledged: self.given.append((name, acknowledged)), repeated, in_order=in_order
-        )
+        kept = Kept(lambda reply: self.given.append((name, reply)), in_order=in_order)
+        self.unacknowledged.answer(kept, repeated)
 
 
 def test_an_answer_waits_for_all_of_its_messages_in_whatever_order_and_for_no_other() -> None:
@@ -66,7 +69,10 @@ def test_an_empty_push_is_answered_when_all_that_was_pushed_before_has_ended() -
         SimpleNamespace(status=0, position=1, failures=None),
     )
     desk.unacknowledged.settle(
-        cast("Any", empty), cast("Any", reply), lambda ended: desk.given.append(("asked", ended)), repeated=False
+        cast("Any", empty),
+        cast("Any", reply),
+        lambda given: desk.given.append(("asked", given is reply)),
+        repeated=False,
     )
     assert desk.given == []
     desk.messages[1].ack()
@@ -107,10 +113,12 @@ def test_at_the_end_what_waits_is_given_up_and_later_acknowledgements_do_nothing
     desk.push("a", 1, 2)
     desk.messages[1].ack()
     desk.unacknowledged.end()
-    assert desk.given == [("a", False)]
-    desk.messages[2].ack()
+    assert desk.given == [("a", None)]
+    assert not desk.messages[2].ack(), "it is somebody else's now"
+    assert desk.messages[1].ack(), "that counted"
     desk.push("late", 3)
-    assert desk.given == [("a", False), ("late", False)]
+    assert desk.given == [("a", None), ("late", None)]
+    assert not desk.messages[3].ack()
 
 
 def test_a_message_is_what_it_was() -> None:
@@ -139,3 +147,43 @@ def test_each_answer_is_given_once_with_its_last_acknowledgement_or_with_the_las
         free = {name for name, (_, in_order) in zip(left, pushes, strict=True) if not (in_order or left[name])}
         assert {name for name, _ in desk.given} == before | free
     assert len(desk.given) == len(pushes)
+
+
+def test_a_limit_counts_from_the_end_of_the_callback_and_an_extension_from_now_and_the_later_one_holds() -> None:
+    now, rung = 100.0, list[float]()
+    unacknowledged = Unacknowledged(lambda: now, rung.append)
+    one, two = (unacknowledged.deliver(message(number)) for number in (1, 2))
+    assert unacknowledged.due(30) == math.inf, "the callback runs"
+    now = 105.0
+    unacknowledged.answer(Kept(bool, in_order=False), limit=30)
+    assert (unacknowledged.due(30), rung) == (135, [135])
+    assert unacknowledged.due(0) == math.inf
+    assert two.extend(10)
+    assert one.extend(100)
+    assert one.extend(50)
+    assert unacknowledged.due(30) == 135
+    assert two.ack()
+    assert unacknowledged.due(30) == 205
+    now = 204.9
+    assert unacknowledged.lapsed(30) == []
+    now = 205.0
+    assert unacknowledged.lapsed(30) == [one.taken]
+    assert one.nack()
+    assert rung[-1] == now
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 8 * 86_400, "1"])
+def test_what_is_no_time_and_no_exception_is_refused_and_changes_nothing(seconds: Any) -> None:
+    desk = Desk()
+    desk.push("a", 1)
+    with pytest.raises(InvalidRequest, match="a message can be kept for 0 to 604800 seconds more"):
+        desk.messages[1].extend(seconds)
+    for why in (SystemExit(1), "no", Retry):
+        with pytest.raises(InvalidRequest, match="with an exception, or with nothing"):
+            desk.messages[1].nack(cast("Any", why))
+    assert desk.messages[1].ack()
+
+
+def test_a_message_without_a_subscription_can_be_acknowledged_in_tests_of_applications() -> None:
+    one = ManualMessage(7, b"", "", None, 0, "flights")
+    assert (one.ack(), one.nack(), one.extend(1)) == (True, False, False)

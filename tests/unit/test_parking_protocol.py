@@ -255,6 +255,28 @@ def test_one_that_is_started_again_misses_nothing_and_overtakes_nothing(actions:
     play(actions)
 
 
+def test_what_was_parked_before_the_subscriber_came_is_handled_once_whatever_answer_of_it_is_lost() -> None:
+    """The position of the host may be behind all that a subscriber has seen, where a filter left the last of it out."""
+    for position in range(3, 8):
+        one = Protocol()
+        one.push(3)
+        one.dispatch({1})
+        one.answer()
+        one.position = position
+        one.save()
+        one.handled |= set(range(1, position + 1)) - {1}
+        one.subscriber = Subscriber(one.handle)
+        one.take_over()
+        one.bring_again(5)
+        one.dispatch(set())
+        for _ in range(2):
+            one.take_over()
+            one.bring_again(5)
+            one.dispatch(set())
+        one.holds()
+        one.settle()
+
+
 @pytest.mark.parametrize("failing", range(1, 10))
 def test_behind_a_moved_position_nothing_waits_for_what_was_held_before(failing: int) -> None:
     for back in range(12):
