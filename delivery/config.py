@@ -47,6 +47,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     hbase_thrift2: str = ""
     """Gateways of HBase's second Thrift interface, which make a new queue's table in a region per partition; may be
     none."""
+    hbase_web: str = ""
+    """Web pages of programs of HBase, `host:port,host:port`, whose settings are looked at when the host starts; may be
+    none. Without a port that of a master."""
     hbase_prefix: str = "hoot"
     """What the names of this cluster's tables begin with."""
     hbase_metadata: str = ""

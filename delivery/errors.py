@@ -300,6 +300,15 @@ class ProtocolError(HootError):
     code = "protocol_error"
 
 
+class MessagesGone(HootError):
+    """What was stored of a queue is not in the store any more: somebody dropped it, emptied it, or named another store.
+
+    Nothing is stored in its place, as if there had been nothing: it is brought back, or the queue is deleted.
+    """
+
+    code = "messages_gone"
+
+
 class LayoutMismatch(HootError):
     """Stored data of another layout version; the start is refused and nothing was touched."""
 

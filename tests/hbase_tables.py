@@ -7,7 +7,7 @@ from itertools import islice
 from threading import RLock
 
 from delivery.errors import HootError, UnknownOutcome
-from delivery.hbase import Cells, NoTable, Row, Tables
+from delivery.hbase import Cells, CellTooLarge, NoTable, Row, Tables
 
 Data = dict[str, dict[bytes, Cells]]
 
@@ -27,6 +27,10 @@ class FakeTables(Tables):
         self.late: list[tuple[str, Row]] = []
         """Rows of a put that was lost, on their way still."""
         self.families_of: dict[str, set[str]] = {}
+        self.namespace = "ours"
+        """The one beside HBase's default."""
+        self.cell_limit: int | None = None
+        """The bytes of the largest cell that HBase takes."""
         self.life: int | None = None
         """The seconds after which HBase would remove all cells."""
         self.now_ms = 1
@@ -42,6 +46,14 @@ class FakeTables(Tables):
 
     def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
         self.data.setdefault(table, {})
+
+    def lacks(self, namespace: str) -> bool:
+        return namespace != self.namespace
+
+    def refuses(self, table: str, row: bytes, column: bytes, size: int) -> CellTooLarge | None:
+        self._table(table)
+        limit = self.cell_limit
+        return CellTooLarge(f"exceeds limit of {limit} bytes", limit) if limit is not None and size > limit else None
 
     def wait_open(self, table: str) -> None:
         self._table(table)

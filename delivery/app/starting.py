@@ -44,7 +44,10 @@ async def serve(
     perhaps in the ExceptionGroup of a nursery.
     """
     config.check()
-    async with _store(config) as store, _session(config) as (zookeeper, catalog):
+    zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
+    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
+    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
+    async with _store(config, catalog) as store, _session(zookeeper, catalog):
         thrift = await open_listeners(config.address, config.port)
         http = [] if config.http_port is None else await _second(thrift, config.address, config.http_port)
         try:
@@ -61,8 +64,8 @@ def _archived(catalog: Catalog, keys: Sequence[PartitionKey]) -> Sequence[tuple[
 
 
 @asynccontextmanager
-async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
-    store = await trio.to_thread.run_sync(open_store, config)
+async def _store(config: HostConfig, catalog: Catalog) -> AsyncIterator[MessageStore]:
+    store = await trio.to_thread.run_sync(open_store, config, catalog)
     try:
         yield store
     finally:
@@ -71,14 +74,11 @@ async def _store(config: HostConfig) -> AsyncIterator[MessageStore]:
 
 
 @asynccontextmanager
-async def _session(config: HostConfig) -> AsyncIterator[tuple[ZooKeeperClient, Catalog]]:
-    zookeeper = ZooKeeperClient(config.zookeeper, session_timeout=config.session_timeout_seconds)
-    place = hbase_place(config.hbase_metadata, config.hbase_prefix, config.hbase_thrift)
-    catalog = open_catalog(zookeeper, place, call_seconds=config.hbase_call_seconds)
+async def _session(zookeeper: ZooKeeperClient, catalog: Catalog) -> AsyncIterator[None]:
     try:
         await trio.to_thread.run_sync(zookeeper.start)
         await trio.to_thread.run_sync(catalog.ensure_layout)
-        yield zookeeper, catalog
+        yield
     finally:
         with trio.CancelScope(shield=True):
             catalog.close()

@@ -55,6 +55,7 @@ _HINTS = {
     "storage_unavailable": "look at the log of the region host: its disk may be full or failing",
     "clock_wrong": "set the clock of the region host's machine right, or move the partition to a host with a right one",
     "corrupt_record": "do not delete anything; the log of the region host names the file",
+    "messages_gone": "bring back what was there, or delete the queue; the log of the region host says more",
     "archive_unreadable": "`hoot queue info NAME` shows the archive's folder, which hosts need under that very path",
     "layout_mismatch": "the data was written by another version of Hoot: use that one, or another --data folder",
     "data_folder": "choose another folder with --data",

@@ -12,6 +12,7 @@ from delivery.errors import (
     HootError,
     InvalidRequest,
     LayoutMismatch,
+    MessagesGone,
     StorageUnavailable,
     UnknownQueue,
 )
@@ -20,7 +21,7 @@ AGAIN_SECONDS: Final = 0.25
 """How long "another host has it" or "ZooKeeper does not answer" is believed."""
 REFUSALS_MAX: Final = 100_000
 
-TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced, LayoutMismatch)
+TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced, LayoutMismatch, MessagesGone)
 """The store's fault: the partition was claimed, could not be opened, and was released."""
 
 

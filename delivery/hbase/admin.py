@@ -43,7 +43,8 @@ class Admin:
             )
             for family in families
         ]  # fmt: skip
-        name = _idl.TTableName(qualifier=table.encode())
+        namespace, _, qualifier = table.rpartition(":")
+        name = _idl.TTableName(ns=namespace.encode() or None, qualifier=qualifier.encode())
         self._ask(_idl.TTableDescriptor(tableName=name, columns=made), list(splits))
 
     def _ask(self, table: Any, splits: list[bytes]) -> None:

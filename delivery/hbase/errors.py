@@ -39,9 +39,12 @@ class Denied(StorageUnavailable):
 
 
 class CellTooLarge(MessageTooLarge):
-    """HBase takes no cell of more than `limit` bytes, row and column counted: such a cell was not put."""
+    """HBase takes no cell of more than `limit` bytes, row and column counted: such a cell was not put.
 
-    def __init__(self, message: str, limit: int) -> None:
+    None where only a gateway's own limit is known to be passed, by the largest one at least.
+    """
+
+    def __init__(self, message: str, limit: int | None) -> None:
         super().__init__(message)
         self.limit = limit
 
@@ -57,8 +60,9 @@ _PASSING: Final = (
 )  # fmt: skip
 _NO_TABLE: Final = ("TableNotFound", "TableNotEnabled")
 _DENIED: Final = "AccessDenied"
-_TOO_LARGE: Final = re.compile(r"exceeds limit of (\d+)")
-"""What a region server says of a cell above `hbase.server.keyvalue.maxsize`."""
+_TOO_LARGE: Final = re.compile(r"exceeds limit of (\d+)|KeyValue size too large")
+"""What a region server says of a cell above `hbase.server.keyvalue.maxsize`, and a gateway of one above
+`hbase.client.keyvalue.maxsize`."""
 
 BROKEN: Final = (OSError, EOFError, TTransportException, TProtocolException)
 """The exceptions after which a connection is of no use."""
@@ -78,7 +82,7 @@ def refusal(error: Exception) -> HootError:
     if type(error).__name__ == "AlreadyExists" or "TableExistsException" in text:
         return TableExists(f"HBase: {_line(text)}")
     if (limit := _TOO_LARGE.search(text)) is not None:
-        return CellTooLarge(f"HBase: {_line(text)}", int(limit[1]))
+        return CellTooLarge(f"HBase: {_line(text)}", int(limit[1]) if limit[1] else None)
     if type(error).__name__ == "IllegalArgument":
         return InvalidRequest(f"HBase: {_line(text)}")
     return StorageUnavailable(f"HBase: {_line(text)}")

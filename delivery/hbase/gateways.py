@@ -15,11 +15,11 @@ DELAY_MAX_SECONDS: Final = 15.0
 Address = tuple[str, int]
 
 
-def parse_gateways(text: str) -> list[Address]:
-    """`host:port,host` as addresses; the port is 9090 where none stands. Raises ConfigError that names all problems."""
+def parse_gateways(text: str, port_default: int = PORT_DEFAULT) -> list[Address]:
+    """`host:port,host` as addresses, without a port that of gateways. Raises ConfigError that names all problems."""
     found, wrong = [], []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        host, _, port = part.rpartition(":") if ":" in part else (part, "", str(PORT_DEFAULT))
+        host, _, port = part.rpartition(":") if ":" in part else (part, "", str(port_default))
         usable = host and not any(character.isspace() for character in host) and port.isdecimal()
         if usable and 0 < int(port) < 65_536:
             found.append((host, int(port)))

@@ -12,7 +12,8 @@ from thriftpy2.thrift import TException
 
 from delivery.hbase.errors import BROKEN, broken, refusal
 from delivery.hbase.gateways import Address
-from delivery.hbase.tables import CALL_SECONDS, SCAN_ROWS, Row
+from delivery.hbase.requests import Row
+from delivery.hbase.tables import CALL_SECONDS, SCAN_ROWS
 
 
 def put_rate(gateway: Address, table: str, rows: Sequence[Row]) -> float:

@@ -8,8 +8,9 @@ is already there, or gone, is what was wanted.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,26 +19,18 @@ import tenacity
 from happybase.batch import BatchMutation, Mutation
 
 from delivery.errors import HootError, StorageUnavailable, UnknownOutcome
-from delivery.hbase.errors import Denied, Lost, NoTable, Passing, TableExists, Unreached
+from delivery.hbase.errors import CellTooLarge, Denied, Lost, NoTable, Passing, TableExists, Unreached
 from delivery.hbase.gateways import Address
 from delivery.hbase.pool import Pool
+from delivery.hbase.requests import Cells, Row, in_requests, prefixed, scan_filter
 
 CALL_SECONDS: Final = 30.0
 """A region server that dies stalls its regions for 9 to 14 s, and a gateway waits for that without a word."""
 CONNECTIONS_MAX: Final = 16
-REQUEST_BYTES: Final = 256 * 1024
-"""Puts are cut into requests of about this size. A gateway takes 2 MiB in a frame unless it is set up for more, but of
-large requests each program on the way waits for the others: these were no quicker, and went one after another.
-"""
 PUTS_AT_ONCE: Final = 4
 """Requests of all puts together that are on their way; more kept nobody busier on two cores."""
-CELL_OVERHEAD: Final = 64
-"""What a cell takes in a request beside its row, column and value."""
 SCAN_ROWS: Final = 1000
 
-Cells = dict[bytes, bytes]
-"""Values by column, `family:qualifier`."""
-Row = tuple[bytes, Cells]
 _T = TypeVar("_T")
 _FOREVER: Final = 2**31 - 1
 _TTL: Final = b"_ttl"
@@ -64,6 +57,13 @@ class Tables:
         """Every table."""
         return [name.decode() for name in self._again(lambda connection: connection.tables())]
 
+    def lacks(self, namespace: str) -> bool:
+        """Whether there is no such namespace, as far as HBase 2 tells it whoever is allowed to look."""
+        try:
+            return not self.get("hbase:namespace", namespace.encode(), [b"info"])
+        except HootError:
+            return False
+
     def takes(self, size: int) -> bool:
         """Whether a gateway takes a request of so many bytes: above its largest frame it closes the connection."""
 
@@ -77,6 +77,15 @@ class Tables:
         except HootError:
             pass  # it has read the request, and no table has such a name
         return True
+
+    def refuses(self, table: str, row: bytes, column: bytes, size: int) -> CellTooLarge | None:
+        """Why HBase would not take a cell of `size` bytes there, None where it would. Nothing is put."""
+        never = (column, secrets.token_bytes(16))  # the size is looked at first, and then another value found
+        try:
+            self.check_and_put(table, row, never, column, bytes(size))
+        except CellTooLarge as error:
+            return error
+        return None
 
     def families(self, table: str) -> dict[str, int | None]:
         """The column families of a table, with the seconds after which HBase removes their cells; None for never."""
@@ -118,7 +127,7 @@ class Tables:
 
     def get_all(self, table: str, rows: Sequence[bytes], columns: Sequence[bytes]) -> dict[bytes, Cells]:
         """The same of several rows; without those that have none of the cells."""
-        return self._again(lambda connection: dict(connection.table(table).rows(rows, columns)))
+        return self._of_many(table, lambda connection: dict(connection.table(table).rows(rows, columns)))
 
     def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
         """Put rows, in as few requests as fit. Each row is put as a whole; of several rows any part may be there
@@ -126,7 +135,7 @@ class Tables:
         """
         attributes = {} if ttl_ms is None else {_TTL: struct.pack(">q", ttl_ms)}
         put = partial(self._put, table, attributes)
-        parts = list(_requests(rows))
+        parts = list(in_requests(rows))
         if len(parts) == 1:
             put(rows)
             return
@@ -154,7 +163,7 @@ class Tables:
 
         A deletion also hides what is put later by a server whose clock is before that time.
         """
-        wanted = b"ValueFilter(=, %b) AND KeyOnlyFilter()" % _prefixed(prefix)
+        wanted = b"ValueFilter(=, %b) AND KeyOnlyFilter()" % prefixed(prefix)
 
         def scan(connection: Any) -> list[bytes]:
             found = connection.table(table).scan(
@@ -198,6 +207,16 @@ class Tables:
         except StorageUnavailable as error:  # the gateway's own call to HBase may have been lost as well
             raise UnknownOutcome(error.message) from error
 
+    def settle(self, table: str, row: bytes, column: bytes, value: bytes) -> bytes:
+        """The value of a cell, which is put if there is none: of many who do so at once all get the same."""
+        with contextlib.suppress(UnknownOutcome):  # what is there afterwards counts
+            if self.check_and_put(table, row, (column, None), column, value):
+                return value
+        found = self.get(table, row, [column]).get(column)
+        if found is None:
+            raise StorageUnavailable(f"a cell of {table} was put or not, and is not there")
+        return found
+
     def scan(
         self,
         table: str,
@@ -217,7 +236,7 @@ class Tables:
         They are all held in memory: `limit` or the bounds must see to that. `rows_at_once` is what a gateway gathers
         for one answer; with `keys_only` the values are left out. Cells whose value begins with `but` are not there.
         """
-        wanted = _filter(keys_only=keys_only, but=but)
+        wanted = scan_filter(keys_only=keys_only, but=but)
         at_once = min(rows_at_once, limit or rows_at_once)
 
         def scan(connection: Any) -> list[Row]:
@@ -242,7 +261,16 @@ class Tables:
         self._mutate(table, batches, attributes)
 
     def _mutate(self, table: str, batches: list[Any], attributes: Cells) -> None:
-        self._again(lambda connection: connection.client.mutateRows(table.encode(), batches, attributes))
+        self._of_many(table, lambda connection: connection.client.mutateRows(table.encode(), batches, attributes))
+
+    def _of_many(self, table: str, work: Callable[[Any], _T]) -> _T:
+        """What is done to several rows: there HBase does not say that it is their table that is gone."""
+        try:
+            return self._again(work)
+        except StorageUnavailable as error:
+            if type(error) is StorageUnavailable:
+                self.families(table)
+            raise
 
     def _again(self, work: Callable[[Any], _T]) -> _T:
         """Do what may be done twice, until it was done or the deadline is over."""
@@ -259,31 +287,5 @@ class Tables:
         return found
 
 
-def _filter(*, keys_only: bool, but: bytes | None) -> bytes | None:
-    """In HBase's own language, in which a quote is written twice."""
-    parts = [] if but is None else [b"ValueFilter(!=, %b)" % _prefixed(but)]
-    parts += [b"KeyOnlyFilter()"] if keys_only else []
-    return b" AND ".join(parts) or None
-
-
-def _prefixed(prefix: bytes) -> bytes:
-    return b"'binaryprefix:" + prefix.replace(b"'", b"''") + b"'"
-
-
 def _delete_until(connection: Any, *, table: str, batches: list[Any], last_ms: int) -> None:
     connection.client.mutateRowsTs(table.encode(), batches, last_ms, {})
-
-
-def _requests(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows in runs of about REQUEST_BYTES; a larger row stands alone."""
-    start = size = 0
-    for at, (row, cells) in enumerate(rows):
-        here = len(row)
-        for column, value in cells.items():
-            here += len(column) + len(value) + CELL_OVERHEAD
-        if size + here > REQUEST_BYTES and at > start:
-            yield rows[start:at]
-            start, size = at, 0
-        size += here
-    if start < len(rows):
-        yield rows[start:]

@@ -104,6 +104,27 @@ class Queues(Access):
             return changed
         raise crowded(f"queue {name!r}")
 
+    def table_of(self, name: str, generation: str) -> str:
+        """The word in the table of HBase that holds the queue, empty before there is one. Raises UnknownQueue."""
+        return self._generation(name, generation).value.table
+
+    def tie_table(self, name: str, generation: str, word: str) -> str:
+        """Keep the word that is in the queue's new table, unless another is kept: the one that counts.
+
+        Raises UnknownQueue.
+        """
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._generation(name, generation)
+            if found.value.table:
+                return found.value.table
+            try:
+                self.managers.queues.update_queue(msgspec.structs.replace(found.value, table=word), found.version)
+            except BadVersion:
+                continue
+            return word
+        raise crowded(f"queue {name!r}")
+
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its subscriptions, listeners, owners and sealed ranges. Raises UnknownQueue.
 
@@ -146,6 +167,12 @@ class Queues(Access):
             sealed = {place[:2] for page in managers.persistence.topic_persistence_info_pages() for place in page}
             return sorted((queue, partition) for queue, partition in owners | sealed if queue == name)
         return [] if found is None else [(name, partition) for partition in range(found.value.settings.partitions)]
+
+    def _generation(self, name: str, generation: str) -> Versioned[QueueRecord]:
+        found = self._versioned_queue(name)
+        if found.value.generation != generation:
+            raise UnknownQueue(f"queue {name!r} was deleted; another one of this name was created")
+        return found
 
     def _versioned_queue(self, name: str, watch: Watcher | None = None) -> Versioned[QueueRecord]:
         check_name("queue", name)

@@ -94,6 +94,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     """Whether it may hold messages of transactions although it is no topic."""
     copy_of: str = ""
     """The generation of the queue that it was made as a copy of, empty for all others."""
+    table: str = ""
+    """The random word in its table in HBase, by which that is known again; empty before it was made."""
 
     @property
     def takes_transactions(self) -> bool:

@@ -100,7 +100,8 @@ class MessageStore(Protocol):
         """Take a partition under `epoch`: fence every older epoch, then find what they stored and seal it.
 
         Opening again under the same epoch gives the state anew. Raises Fenced when a newer epoch is already there,
-        CorruptRecord when stored data that was acknowledged is damaged (the partition must not be served).
+        CorruptRecord when stored data that was acknowledged is damaged, MessagesGone when it is not there any more as a
+        whole (the partition must not be served).
         """
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:

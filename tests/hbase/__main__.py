@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.hbase.jars import JarsError, hbase_jars
 from tests.hbase.server import HBase, HBaseError
@@ -63,15 +64,15 @@ def start(*, distributed: bool) -> int:
 
 def run(*, distributed: bool) -> int:
     """An HBase in the foreground until SIGTERM or SIGINT."""
-    ending = threading.Event()
+    ending = SimpleQueue[None]()  # an event's lock may be held by the very thread that a signal interrupts
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+        signal.signal(number, lambda *_: ending.put(None))
     with HBase(FOLDER, region_servers=2 if distributed else 0) as hbase:
         (FOLDER / "run.pid").write_text(str(os.getpid()))
         draft = FOLDER / "thrift.tmp"
         draft.write_text(f"{hbase.thrift}\n")
         draft.rename(FOLDER / "thrift")
-        ending.wait()
+        ending.get()
     (FOLDER / "thrift").unlink()
     (FOLDER / "run.pid").unlink()
     return 0

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -44,10 +45,12 @@ class HBaseError(Exception):
 class HBase:
     """An HBase with its Thrift gateways (framed, binary), on loopback. Blocking; a context manager."""
 
-    def __init__(self, folder: Path, *, region_servers: int = 0, second: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, region_servers: int = 0, second: bool = False, others: Mapping[str, str] | None = None
+    ) -> None:
         """Standalone with one gateway, or `region_servers` on a ZooKeeper of their own with as many gateways.
 
-        `second` adds a gateway of the second Thrift interface.
+        `second` adds a gateway of the second Thrift interface; `others` are settings that are not as they should be.
         """
         self.folder = folder.absolute()
         self.processes: dict[str, Guarded] = {}
@@ -58,7 +61,9 @@ class HBase:
         """That of an HBase whose servers may be killed; the other one has its own inside."""
         self.second: tuple[str, int] | None = None
         """Where the gateway of the second interface listens, if there is one."""
-        self._region_servers, self._second = region_servers, second
+        self.web: tuple[str, int] | None = None
+        """Where the master has its web pages; only with `others`."""
+        self._region_servers, self._second, self._others = region_servers, second, others
         self._ending = ExitStack()
 
     @property
@@ -77,7 +82,11 @@ class HBase:
             undo.callback(self.stop)
             lock = self._prepare()
             port = self._zookeeper()
-            settings.write_files(self.folder, port, distributed=bool(self._region_servers))
+            own = dict(self._others or {})
+            if self._others is not None:
+                self.web = (settings.LOOPBACK, free_port(None))
+                own["hbase.master.info.port"] = str(self.web[1])
+            settings.write_files(self.folder, port, own, distributed=bool(self._region_servers))
             self._add(lock, java, jars)
             for process in self.processes.values():
                 process.start()
@@ -105,11 +114,15 @@ class HBase:
 
     def scatter(self, table: str, row: bytes) -> None:
         """Split a table at a row, then move each of its regions to another server. Raises HBaseError."""
-        program = str(Path(__file__).with_name("Regions.java"))
-        command = settings.command(find_java(), hbase_jars(), 128, program, then=(table, row.hex()))
+        self.operate("scatter", table, row.hex())
+
+    def operate(self, *arguments: str) -> None:
+        """What an operator does in the shell of HBase: see Operator.java. Raises HBaseError."""
+        program = str(Path(__file__).with_name("Operator.java"))
+        command = settings.command(find_java(), hbase_jars(), 128, program, then=arguments)
         ended = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, timeout=START_SECONDS)
         if ended.returncode:
-            raise HBaseError(f"{table} could not be split and moved: {ended.stderr.decode()[-2000:]}")
+            raise HBaseError(f"{' '.join(arguments)} could not be done: {ended.stderr.decode()[-2000:]}")
 
     def _look_for_ended(self) -> None:
         for process in self.processes.values():

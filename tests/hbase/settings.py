@@ -24,6 +24,7 @@ _COMMON = {
     "hbase.regionserver.hostname": LOOPBACK,
     "hbase.zookeeper.quorum": LOOPBACK,
     "hbase.master.info.port": "-1",
+    "hbase.master.info.bindAddress": LOOPBACK,
     "hbase.regionserver.info.port": "-1",
     # The local file system: what is written survives the end of a process, which is all that these tests cut off.
     "hbase.unsafe.stream.capability.enforce": "false",
@@ -67,8 +68,8 @@ _JAVA = [
 ]  # fmt: skip
 
 
-def write_files(folder: Path, zookeeper_port: int, *, distributed: bool) -> None:
-    """Write the site file and the logging's into the folder, from which every program is run."""
+def write_files(folder: Path, zookeeper_port: int, own: Mapping[str, str], *, distributed: bool) -> None:
+    """Write the site file, with some settings of one's own, and the logging's into the folder of all programs."""
     settings = _COMMON | {
         "hbase.rootdir": (folder / "data").as_uri(),
         "hbase.tmp.dir": str(folder / "tmp"),
@@ -78,7 +79,7 @@ def write_files(folder: Path, zookeeper_port: int, *, distributed: bool) -> None
     }
     if distributed:  # a dead region server is noticed when its session ends
         settings |= {"zookeeper.session.timeout": "6000", "hbase.master.wait.on.regionservers.maxtostart": "2"}
-    (folder / "hbase-site.xml").write_text(_site(settings))
+    (folder / "hbase-site.xml").write_text(_site({**settings, **own}))
     (folder / "log4j.properties").write_text(_LOGGING)
 
 

@@ -47,8 +47,8 @@ def hosted(zookeeper: EmbeddedZooKeeper, folder: Path, *options: str) -> Iterato
     address = f"{zookeeper.address}/engine-{secrets.token_hex(6)}"
     timeout = ("--session-timeout", f"{SESSION_SECONDS:g}s")
     host = HostProcess(address, folder / "data", *timeout, *options, log=folder / "host.log")
-    host.start()
     try:
+        host.start()
         yield Hosted(address, host)
     finally:
         host.stop()

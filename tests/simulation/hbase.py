@@ -23,6 +23,7 @@ from delivery.hbase import Cells, Row
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, MessageStore, PartitionKey, PartitionState
 from delivery.storage.hbase import HBaseStore
+from delivery.storage.hbase.making import OwnRegister
 from tests.hbase_tables import Data, FakeTables
 from tests.simulation.disk import Disk, Shelf
 from tests.simulation.kernel import Kernel
@@ -46,6 +47,7 @@ class HBaseDisk(Disk):
         super().__init__(kernel)
         self.pace = self.slowness = kernel.random.choice((8.0, 30.0, 60.0))  # so slow that batches wait and go together
         self.data: Data = {}
+        self.register = OwnRegister()
         self._layout: Any = "rows" if kernel.chance(0.5) else "batches"
 
     @property
@@ -79,6 +81,10 @@ class SimulatedTables(FakeTables):
             return {row: cells for row, cells in found.items() if cells}
 
         return self._travel(get)  # type: ignore[no-any-return]
+
+    def settle(self, table: str, row: bytes, column: bytes, value: bytes) -> bytes:
+        """Once in the life of a table; in no time."""
+        return FakeTables(self.data).settle(table, row, column, value)
 
     def scan(self, *args: Any, **options: Any) -> list[Row]:
         return self._travel(partial(super().scan, *args, **options))  # type: ignore[no-any-return]
@@ -163,7 +169,7 @@ class SimulatedHBaseStore(HBaseStore):
     """The store of one host. It also notes on the shelves what counts, and compares what an owner finds with them."""
 
     def __init__(self, machine: Machine, disk: HBaseDisk, layout: Any) -> None:
-        super().__init__(SimulatedTables(machine, disk), layout=layout)
+        super().__init__(SimulatedTables(machine, disk), layout=layout, register=disk.register)
         self._name = machine.name
         self._machine, self._disk = machine, disk
 

@@ -87,6 +87,13 @@ def test_what_a_dockerfile_copies_is_there(file: Path) -> None:
         assert list(CONTEXTS[file].glob(pattern)), pattern
 
 
+def test_a_worker_of_spark_writes_where_its_user_may() -> None:
+    stage = (DOCKER / "Dockerfile").read_text().partition(" AS spark")[2].partition("\nFROM ")[0]
+    (home,) = re.findall(r"--home-dir (\S+) --create-home", stage)
+    (folder,) = re.findall(r"^ENV SPARK_WORKER_DIR=(\S+)$", stage, re.MULTILINE)
+    assert Path(home) in Path(folder).parents
+
+
 @pytest.mark.parametrize(
     ("arguments", "quorum", "said"),
     [((), "zk", "name one of master"), (("slave",), "zk", "name one of master"), (("master",), "", "HBASE_QUORUM")],

@@ -1,9 +1,9 @@
 """The message store in HBase: a table per queue and generation, shared by the hosts of any number of machines.
 
-Who does what: `keys` has the names and row keys, `heads`, `records` and `layouts` the cells; `held` is what an owner
-knows of a partition, with the decisions that need nothing else; `opening` fences, recovers and seals; `partition` is
-one partition under one epoch; `group` commits; `store` puts them together behind the interface; `viewing` reads a
-partition that somebody else owns.
+Who does what: `keys` has the names and row keys, `heads`, `records` and `layouts` the cells; `making` makes a queue's
+table and knows it again; `held` is what an owner knows of a partition, with the decisions that need nothing else;
+`opening` fences, recovers and seals; `partition` is one partition under one epoch; `group` commits; `store` puts them
+together behind the interface; `viewing` reads a partition that somebody else owns.
 
 The rules that everything rests on:
 

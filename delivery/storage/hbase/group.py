@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Final
 
 from delivery.errors import Fenced, HootError, StorageUnavailable
-from delivery.hbase import CellTooLarge, NoTable, Row, Tables
+from delivery.hbase import Cells, CellTooLarge, NoTable, Row, Tables
 from delivery.storage.base import Append, PartitionKey
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.partition import Partition
@@ -40,7 +40,7 @@ class Share:
 
     def fail(self, error: HootError) -> None:
         """It is not known what was put, or known that it does not count; of what no cell holds that it was not put."""
-        if isinstance(error, CellTooLarge):
+        if isinstance(error, CellTooLarge) and error.limit is not None:
             self.refused = dict.fromkeys(_too_large(self.rows, error.limit), error)
         self.error = self.partition.fail(error)
 
@@ -61,8 +61,12 @@ def _too_large(rows: Iterable[Row], limit: int) -> Iterator[int]:
     place = -1
     for row, cells in rows:
         place += keys.HEAD in cells
-        if any(CELL_BYTES + len(row) + len(column) + len(value) > limit for column, value in cells.items()):
+        if CELL_BYTES + _largest(row, cells) > limit:
             yield place
+
+
+def _largest(row: bytes, cells: Cells) -> int:
+    return max(len(row) + len(column) + len(value) for column, value in cells.items())
 
 
 def commit(
@@ -85,9 +89,12 @@ def commit(
 def _commit(tables: Tables, table: str, ttl_ms: int | None, shares: Sequence[Share]) -> None:
     """Put the rows of partitions of one table, whose cells get the same life, and look at the owners' cells."""
     failure: HootError | None = None
+    rows = [row for share in shares for row in share.rows]
     try:
-        rows = [row for share in shares for row in share.rows]
         tables.put(table, rows, ttl_ms=ttl_ms)
+    except CellTooLarge as error:
+        # Where the limit is not told, it is below the largest cell at least.
+        failure = CellTooLarge(error.message, error.limit or max(_largest(*row) for row in rows) + CELL_BYTES - 1)
     except HootError as error:
         failure = error
     try:

@@ -1,13 +1,16 @@
 """Names and row keys in HBase. All numbers in a row key are big-endian, so that the order of rows is that of ids.
 
-    table   PREFIX.GENERATION.QUEUE     neither prefix nor generation has a point in it, so the name can be taken apart
+    table   PREFIX.GENERATION.QUEUE     neither prefix nor generation has a point in it, so the name can be taken apart;
+                                        a prefix NAMESPACE:NAME puts the tables into that namespace of HBase
 
+    row of the table       ff ff, which no partition has
     row of a partition     partition u16
     row of a message       partition u16, milliseconds u64, sequence u16, epoch u64
 
 A message's id is the ten bytes in the middle (seed 004, section 3.2). The epoch behind it keeps two owners apart that
 write the same id: neither overwrites the other's row, and a reader tells by the epoch which one counts.
 
+    batch:table                      in the row of the table, by which it is known again (see `making`)
     batch:owner, batch:checkpoint    in the row of a partition (see `records`)
     batch:head, batch:topics         in the row of a batch's first message (see `heads`, `topics`)
     message:TOPIC                    the body of a message; `message:` for no topic
@@ -31,6 +34,8 @@ from delivery.model import PARTITIONS_MAX, check_name
 BATCH_FAMILY: Final = "batch"
 MESSAGE_FAMILY: Final = "message"
 FAMILIES: Final = (BATCH_FAMILY, MESSAGE_FAMILY)
+TABLE_ROW: Final = b"\xff\xff"
+TABLE: Final = b"batch:table"
 OWNER: Final = b"batch:owner"
 CHECKPOINT: Final = b"batch:checkpoint"
 HEAD: Final = b"batch:head"
@@ -49,6 +54,7 @@ REGIONS_MAX: Final = 64
 """A region costs a server memory whether it is used or not; several partitions share one above this."""
 
 _PART = re.compile(r"[A-Za-z0-9_-]{1,64}\Z", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z", re.ASCII)
 _PARTITION: Final = struct.Struct(">H")
 _ID: Final = struct.Struct(">HQH")
 _MESSAGE: Final = struct.Struct(">HQHQ")
@@ -73,9 +79,18 @@ def queue_of(prefix: str, table: str) -> tuple[str, str] | None:
 
 def check_prefix(prefix: str) -> str:
     """`prefix` if it may begin the names of tables. Raises InvalidRequest."""
-    if not _PART.match(prefix) or prefix.startswith("-"):
-        raise InvalidRequest(f"{prefix[:60]!r} is no prefix of tables: use A-Z a-z 0-9 _ -, not - first")
+    namespace, _, name = prefix.rpartition(":")
+    if not _PART.match(name) or name.startswith("-") or not (_NAMESPACE.match(namespace) or name == prefix):
+        raise InvalidRequest(
+            f"{prefix[:60]!r} is no prefix of tables: use A-Z a-z 0-9 _ -, not - first; before that, if it is to be in"
+            " a namespace of HBase, that with a colon"
+        )
     return prefix
+
+
+def namespace_of(prefix: str) -> str:
+    """The namespace of HBase in which its tables are, empty for HBase's default."""
+    return prefix.rpartition(":")[0]
 
 
 def partition_row(partition: int) -> bytes:

@@ -1,5 +1,6 @@
 """Opening a partition: the fence, then what older epochs left, then the seal.
 
+0. The table is seen to be the one that was made for the queue (`making`).
 1. `batch:owner` is moved to the new epoch by checkAndPut. Whoever writes under an older epoch looks at that cell after
    each write, so nothing that lands from here on is acknowledged; what was acknowledged has landed.
 2. The heads behind the last checkpoint are followed as long as they hang together. What the writer itself noted as
@@ -22,6 +23,7 @@ from delivery.storage.hbase import keys, records
 from delivery.storage.hbase.heads import Head
 from delivery.storage.hbase.held import Held, follow
 from delivery.storage.hbase.layouts import Batches, Incomplete, LaidOut, Rows
+from delivery.storage.hbase.making import gone
 from delivery.storage.hbase.place import Place
 from delivery.storage.hbase.records import VERSION, Checkpoint, Owner
 
@@ -35,13 +37,16 @@ def laid_out(layout: Layout) -> LaidOut:
     return Rows() if layout == "rows" else Batches()
 
 
-def fence(place: Place, epoch: int, store: str, layout: Layout) -> Owner:
+def fence(place: Place, epoch: int, store: str, layout: Layout, word: bytes) -> Owner:
     """Take the partition for `store` under `epoch`. A partition that has a layout keeps it.
 
-    Raises Fenced, LayoutMismatch, CorruptRecord, StorageUnavailable.
+    Raises MessagesGone when another `word` is in the table; Fenced, LayoutMismatch, CorruptRecord, StorageUnavailable.
     """
     for _ in range(TRIES):
-        cell = place.tables.get(place.table, place.row, [keys.OWNER]).get(keys.OWNER)
+        rows = place.tables.get_all(place.table, [place.row, keys.TABLE_ROW], [keys.OWNER, keys.TABLE])
+        if rows.get(keys.TABLE_ROW, {}).get(keys.TABLE) != word:
+            raise gone(place.table, f"was emptied, or made anew (batch:table of its row ff ff is not {word.decode()})")
+        cell = rows.get(place.row, {}).get(keys.OWNER)
         found = None if cell is None else records.decode_owner(cell)
         if found is not None:
             if (found.epoch, found.store) == (epoch, store):

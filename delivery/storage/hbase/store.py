@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from delivery.errors import HootError, LayoutMismatch, StorageUnavailable
+from delivery.errors import ConfigError, HootError, StorageUnavailable
 from delivery.hbase import Admin, NoTable, Tables
 from delivery.model import Layout, QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.group import commit
+from delivery.storage.hbase.making import Making, OwnRegister, Register
 from delivery.storage.hbase.opening import fence, recover
 from delivery.storage.hbase.partition import Partition
 from delivery.storage.hbase.place import Place
@@ -21,8 +21,6 @@ from delivery.storage.opened import OpenedPartitions
 
 PREFIX: Final = "hoot"
 EPOCH_MAX: Final = 2**63 - 1
-
-_log = logging.getLogger(__name__)
 
 
 class HBaseStore(OpenedPartitions[Partition]):
@@ -32,26 +30,24 @@ class HBaseStore(OpenedPartitions[Partition]):
     """
 
     def __init__(
-        self, tables: Tables, *, prefix: str = PREFIX, layout: Layout = "rows", admin: Admin | None = None
-    ) -> None:
+        self, tables: Tables, *, prefix: str = PREFIX, layout: Layout = "rows", admin: Admin | None = None,
+        register: Register | None = None,
+    ) -> None:  # fmt: skip
         """`layout` is that of new partitions of queues that ask for none. `tables` is closed with the store.
 
-        New tables have a region per partition where there is an `admin`, else one that HBase splits as it grows.
+        New tables have a region per partition where there is an `admin`, else one that HBase splits as it grows. The
+        `register` tells which tables were made; without one this store knows of its own alone.
         Raises InvalidRequest for a prefix that cannot be.
         """
         super().__init__()
-        self._admin = admin
         self._tables, self._prefix, self._layout = tables, keys.check_prefix(prefix), layout
+        self._making = Making(tables, admin, OwnRegister() if register is None else register)
         self._name = secrets.token_hex(8)
-        self._known: set[str] = set()
-        """Tables that were found to be ours."""
-        self._seen: set[str] = set()
-        """The same, with those that are not there any more."""
         self._unsure: dict[PartitionKey, int] = {}
         """Epochs under which something was written that may still arrive: they are never opened again."""
 
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
-        """See `MessageStore.open`."""
+        """See `MessageStore.open`. Raises what a Register does, too."""
         with self._lock(key):
             self._check_open(key, epoch, EPOCH_MAX)
             older = self._partitions.get(key)
@@ -62,6 +58,20 @@ class HBaseStore(OpenedPartitions[Partition]):
             partition = self._take(key, epoch, settings)
             self._partitions[key] = partition
             return partition.state()
+
+    def look_around(self) -> None:
+        """At the start: whether HBase answers, and takes what is to be stored; what it would refuse is warned of.
+
+        Raises StorageUnavailable, ConfigError for a namespace that is not there.
+        """
+        namespace = keys.namespace_of(self._prefix)
+        if namespace and self._tables.lacks(namespace):
+            raise ConfigError(
+                f"HBase has no namespace {namespace!r}, which hbase_prefix names: say there create_namespace"
+                f" '{namespace}'"
+            )
+        for queue, generation in self.queues()[:1]:
+            self._making.look(keys.table_name(self._prefix, queue, generation))
 
     def prepare_release(self, key: PartitionKey) -> None:
         """See `MessageStore.prepare_release`: an opening reads little here, whatever came before."""
@@ -77,8 +87,7 @@ class HBaseStore(OpenedPartitions[Partition]):
             with self._lock(key):
                 self._partitions.pop(key, None)
         table = keys.table_name(self._prefix, queue, generation)
-        self._known.discard(table)
-        self._seen.discard(table)
+        self._making.forget(table)
         self._tables.drop(table)
 
     def close(self) -> None:
@@ -91,14 +100,15 @@ class HBaseStore(OpenedPartitions[Partition]):
 
     def _take(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> Partition:
         table = keys.table_name(self._prefix, key.queue, key.generation)
-        self._ensure(table, settings.partitions)
+        word = self._making.ensure(table, key, settings.partitions)
         place = Place(self._tables, table, key)
         try:
-            owner = fence(place, epoch, self._name, settings.layout or self._layout)
+            owner = fence(place, epoch, self._name, settings.layout or self._layout, word)
             partition = Partition(place, owner, recover(place, owner))
         except NoTable:
-            self._known.discard(table)
-            raise _gone(table) from None
+            self._making.forget(table)
+            self._making.ensure(table, key, settings.partitions)  # raises when it is gone
+            raise
         except StorageUnavailable:
             self._unsure[key] = epoch
             raise
@@ -107,33 +117,6 @@ class HBaseStore(OpenedPartitions[Partition]):
             partition.drop(settings, time.time_ns() // 1_000_000)
         return partition
 
-    def _ensure(self, table: str, partitions: int) -> None:
-        """See that the table is there and is one of ours. Raises LayoutMismatch, StorageUnavailable.
-
-        NoTable for one that was there: it is not made anew, as if it had been empty.
-        """
-        if table in self._known:
-            return
-        try:
-            families = self._tables.families(table)
-        except NoTable:
-            if table in self._seen:
-                raise _gone(table) from None
-            if self._admin is None:
-                self._tables.create(table, keys.FAMILIES)
-            else:
-                self._admin.create(table, keys.FAMILIES, keys.splits(partitions))
-            self._tables.wait_open(table)
-            families = self._tables.families(table)
-        if set(families) != set(keys.FAMILIES):
-            raise LayoutMismatch(f"the table {table} of HBase is none of Hoot's: its families are {sorted(families)}")
-        if lives := {life for life in families.values() if life is not None}:
-            _log.warning("HBase removes what is in the table %s after %d s, whatever retention its queue has: say there"
-                         " alter '%s', {NAME => FAMILY, TTL => 'FOREVER'} for %s", table, min(lives), table,
-                         " and ".join(sorted(families)))  # fmt: skip
-        self._known.add(table)
-        self._seen.add(table)
-
     def _leave(self, key: PartitionKey) -> None:
         partition = self._partitions.pop(key, None)
         if partition is None:
@@ -141,7 +124,3 @@ class HBaseStore(OpenedPartitions[Partition]):
         partition.close()
         if isinstance(partition.broken, StorageUnavailable):
             self._unsure[key] = partition.epoch
-
-
-def _gone(table: str) -> NoTable:
-    return NoTable(f"the table {table} of HBase is gone, and what was in it: restore it, or delete the queue")

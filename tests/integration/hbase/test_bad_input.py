@@ -13,11 +13,11 @@ import pytest
 
 from delivery import Client, connect
 from delivery.embedded import EmbeddedZooKeeper
-from delivery.errors import UnknownOutcome
+from delivery.errors import HootError
 from delivery.hbase import Tables, parse_gateways
 from delivery.storage.hbase import keys
 from tests.integration.cli.calling import Done, call
-from tests.integration.engine import hosted
+from tests.integration.engine import Hosted, hosted
 
 pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 
@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.hbase, pytest.mark.slow]
 class Site:
     """A host with its messages in HBase, which it reads from there alone."""
 
-    def __init__(self, client: Client, address: str, tables: Tables, prefix: str) -> None:
-        self.client, self.tables = client, tables
-        self._address, self._prefix = address, prefix
+    def __init__(self, client: Client, running: Hosted, tables: Tables, prefix: str) -> None:
+        self.client, self.host, self.tables = client, running.host, tables
+        self._address, self._prefix = running.address, prefix
 
     def queue(self, name: str, partitions: int = 1) -> str:
         """Make a queue; the name of its table, which is made when a message comes."""
@@ -47,7 +47,7 @@ def site(zookeeper: EmbeddedZooKeeper, tmp_path: Path, hbase_gateways: str) -> I
         hosted(zookeeper, tmp_path, "--store", "hbase", "--hbase-thrift", hbase_gateways, *named) as running,
         connect(running.address) as client, closing(Tables(parse_gateways(hbase_gateways))) as tables,
     ):  # fmt: skip
-        yield Site(client, running.address, tables, prefix)
+        yield Site(client, running, tables, prefix)
 
 
 def error_of(done: Done) -> tuple[str, str]:
@@ -85,13 +85,36 @@ def test_a_row_that_does_not_parse_stops_its_partition_loudly_and_no_other(site:
     assert json.loads(site.hoot("scan", "damaged", "-p", "0").stdout)["body"] == "x"
 
 
-def test_a_table_that_is_gone_is_not_made_anew(site: Site) -> None:
+def test_a_table_that_is_gone_is_not_made_anew_by_whoever_starts_later_either(site: Site) -> None:
     table = site.queue("dropped")
     assert site.hoot("publish", "dropped", "x").status == 0
     site.tables.drop(table)
-    with (
-        pytest.raises(UnknownOutcome, match=f"the table {table} of HBase is gone"),
-        site.client.queue("dropped").publisher(timeout=5) as publisher,
-    ):
-        publisher.put(b"y")
+    for _ in range(2):
+        with (
+            pytest.raises(HootError, match=f"the table {table} of HBase is not there any more"),
+            site.client.queue("dropped").publisher(timeout=60) as publisher,
+        ):
+            publisher.put(b"y")
+        assert table not in site.tables.names()
+        site.host.kill()
+        site.host.start()
+    for command in (("publish", "dropped", "y"), ("scan", "dropped")):
+        code, message = error_of(site.hoot(*command))
+        assert (code, table in message) == ("messages_gone", True)
     assert table not in site.tables.names()
+    assert site.hoot("queue", "delete", "dropped", "--yes").status == 0
+    site.queue("dropped")
+    assert site.hoot("publish", "dropped", "z").status == 0, "a new one, which begins empty"
+
+
+def test_a_table_that_was_emptied_is_not_served_as_an_empty_queue(site: Site) -> None:
+    """As `truncate` in the shell of HBase does it."""
+    table = site.queue("emptied")
+    assert site.hoot("publish", "emptied", "x").status == 0
+    site.host.kill()
+    site.tables.drop(table)
+    site.tables.create(table, keys.FAMILIES)
+    site.host.start()
+    code, message = error_of(site.hoot("publish", "emptied", "y"))
+    assert (code, "was emptied" in message) == ("messages_gone", True)
+    assert site.tables.scan(table, b"", b"\xff\xff\xff", [b"batch", b"message"]) == []

@@ -17,6 +17,7 @@ from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import EmbeddedError
 from delivery.hbase import Tables, parse_gateways
 from delivery.storage.hbase.keys import id_and_epoch
+from tests.chaos.proxy import Proxy
 from tests.integration.embedded import eventually
 from tests.integration.engine import RecordingSubscriber, engine
 from tests.integration.test_kills import killed_at_random
@@ -86,6 +87,32 @@ def test_hosts_and_subscribers_killed_while_publishing_and_delivering_lose_nothi
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, options: Options, layout: str
 ) -> None:
     killed_at_random(zookeeper, tmp_path, 7, 3, *options(layout))
+
+
+@pytest.mark.parametrize(("cache", "times"), [("64MiB", 1), ("0", 2)])
+def test_what_is_delivered_live_is_not_read_from_hbase(
+    tmp_path: Path, options: Options, hbase_gateways: str, cache: str, times: int
+) -> None:
+    """Between host and gateway it passes once, when it is put; without the tail cache it comes back."""
+    count, size = 400, 20_000
+    host, _, port = hbase_gateways.partition(",")[0].rpartition(":")
+    with Proxy() as proxy:
+        leg = proxy.add("hbase", "127.0.0.8", (host, int(port)))
+        through = ("--hbase-thrift", f"127.0.0.8:{port}", "--tail-cache", cache)
+        with engine(tmp_path, *options(), *through) as running, connect(running.address) as client:
+            queue = client.create_queue("orders", partitions=1)
+            subscriber = RecordingSubscriber(running, "orders", tmp_path)
+            subscriber.start()
+            try:
+                queue.put(b"the first, for which a table is made")
+                eventually(lambda: subscriber.distinct() == 1, "the first at the callback")
+                before = leg.carried
+                for number in range(count):
+                    queue.put(b"%d" % number + bytes(size))
+                eventually(lambda: subscriber.distinct() == 1 + count, "all at the callback")
+                assert round((leg.carried - before) / (count * size)) == times
+            finally:
+                subscriber.kill()
 
 
 def test_a_host_whose_hbase_is_not_there_says_so_and_ends(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from delivery.errors import Fenced, HootError, StorageUnavailable
-from delivery.hbase import CellTooLarge, NoTable, Row
+from delivery.errors import Fenced, HootError, MessagesGone, StorageUnavailable
+from delivery.hbase import CellTooLarge, Row
 from delivery.hbase.errors import Denied
 from delivery.model import Layout, QueueSettings
 from delivery.storage.hbase import HBaseStore
 from tests.hbase_tables import Data, FakeTables
-from tests.stores import KEY, batch, bodies_of, store_all
+from tests.stores import KEY, OTHER, batch, bodies_of, store_all
 
 KEEP = QueueSettings()
 TABLE = "hoot.g1.orders"
@@ -36,12 +36,13 @@ class SmallCells(FakeTables):
     """HBase takes no cell of more than some bytes, and a request with such a one in part."""
 
     limit = 1000
+    tells = True
 
     def put(self, table: str, rows: Sequence[Row], *, ttl_ms: int | None = None) -> None:
         for number, (_, cells) in enumerate(rows):
             if max(map(len, cells.values())) > self.limit:
                 super().put(table, rows[:number])
-                raise CellTooLarge("Cell[] with size … exceeds limit of 1000 bytes", self.limit)
+                raise CellTooLarge("Cell[] with size … exceeds the limit", self.limit if self.tells else None)
         super().put(table, rows, ttl_ms=ttl_ms)
 
 
@@ -67,7 +68,7 @@ def test_a_table_that_was_there_and_is_gone_is_not_made_anew(data: Data, layout:
     gone = data.pop(TABLE)
     assert kinds(store.append([batch(20)])) == [Fenced]
     for epoch in (2, 3):
-        with pytest.raises(NoTable, match=f"the table {TABLE} of HBase is gone"):
+        with pytest.raises(MessagesGone, match=f"the table {TABLE} of HBase is not there any more"):
             store.open(KEY, epoch, KEEP)
     assert data == {}
     data[TABLE] = gone
@@ -88,13 +89,20 @@ def test_what_hbase_denies_is_told_and_nothing_is_half_made(data: Data, layout: 
     assert data[TABLE] == before
 
 
+@pytest.mark.parametrize("tells", [True, False])
 def test_a_message_above_the_limit_of_a_cell_is_refused_and_the_others_are_asked_for_again(
-    data: Data, layout: Layout
+    data: Data, layout: Layout, tells: bool
 ) -> None:
-    store = HBaseStore(SmallCells(data), layout=layout)
+    """A region server tells its limit, a gateway does not tell its own."""
+    tables = SmallCells(data)
+    tables.tells = tells
+    store = HBaseStore(tables, layout=layout)
     store.open(KEY, 1, KEEP)
-    group = [batch(10, [b"a"]), batch(20, [b"b", bytes(2000)]), batch(30, [b"c"])]
-    assert kinds(store.append(group)) == [StorageUnavailable, CellTooLarge, StorageUnavailable]
+    store.open(OTHER, 1, KEEP)
+    group = [batch(10, [b"a"]), batch(20, [b"b", bytes(2000)]), batch(30, [b"c"]), batch(10, [b"d"], key=OTHER)]
+    assert kinds(store.append(group)) == [
+        StorageUnavailable, CellTooLarge, StorageUnavailable, StorageUnavailable,
+    ]  # fmt: skip
     store.open(KEY, 2, KEEP)
     assert bodies_of(store) == [b"a"]
     store_all(store, [batch(40, [b"c"], epoch=2)])

@@ -16,7 +16,8 @@ from thriftpy2.thrift import TApplicationException, TException
 from delivery.errors import HootError, InvalidRequest, StorageUnavailable, UnknownOutcome
 from delivery.hbase import Admin, CellTooLarge, NoTable, Tables
 from delivery.hbase.errors import Denied, Lost, Passing, TableExists, Unreached, refusal
-from delivery.hbase.tables import PUTS_AT_ONCE, REQUEST_BYTES
+from delivery.hbase.requests import REQUEST_BYTES
+from delivery.hbase.tables import PUTS_AT_ONCE
 
 Address = tuple[str, int]
 SECONDS = 1.0
@@ -111,7 +112,7 @@ def test_an_answer_that_is_no_thrift_is_a_lost_one(monkeypatch: pytest.MonkeyPat
         ),
         (TApplicationException(6, b"Internal error processing scannerGetList"), Passing),  # type: ignore[arg-type]
         (IllegalArgument(b"scanner ID is invalid"), Passing),
-        (IllegalArgument(b"java.lang.IllegalArgumentException: KeyValue size too large"), InvalidRequest),
+        (IllegalArgument(b"java.lang.IllegalArgumentException: KeyValue size too large"), CellTooLarge),
         (AlreadyExists(b"table name already in use"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.TableExistsException: t"), TableExists),
         (_Said(b"org.apache.hadoop.hbase.security.AccessDeniedException: no"), Denied),

@@ -11,7 +11,7 @@ import pytest
 
 from delivery.batch import Header, encode, open_batch, peek, stamp
 from delivery.batch.select import Refuses
-from delivery.errors import CorruptRecord, InvalidRequest, LayoutMismatch
+from delivery.errors import ConfigError, CorruptRecord, InvalidRequest, LayoutMismatch
 from delivery.ids import first_id_at
 from delivery.model import Layout, QueueSettings, encode_headers
 from delivery.storage.base import Append, PartitionKey
@@ -49,6 +49,7 @@ def test_a_row_is_a_message_with_its_topic_as_qualifier_and_its_body_as_value() 
     item = mixed()
     store_all(opened(data, 2), [item])
     rows = dict(data[TABLE])
+    assert set(rows.pop(b"\xff\xff")) == {b"batch:table"}
     owner = msgspec.json.decode(rows.pop(PARTITION)[b"batch:owner"])
     assert {name: owner[name] for name in ("version", "layout", "epoch")} == {
         "version": 1,
@@ -75,7 +76,7 @@ def test_a_packed_batch_is_one_cell() -> None:
     cells = data[TABLE][row(5, 7, 2)]
     assert cells.pop(b"batch:topics").endswith(b"\x06drinks\x00\x04food")
     assert cells == {b"batch:head": bytes(48) + item.batch[:64], b"message::batch": item.batch}
-    assert len(data[TABLE]) == 2
+    assert len(data[TABLE]) == 3, "with the rows of the partition and of the table"
 
 
 def test_a_batch_that_no_cell_holds_goes_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +197,7 @@ def test_a_queue_may_ask_for_a_layout_that_the_host_does_not_have() -> None:
         HBaseStore(FakeTables(data), layout="rows").open(KEY, epoch, settings)
         assert b'"layout":"batches"' in data[TABLE][PARTITION][b"batch:owner"], "which the partition keeps"
     HBaseStore(FakeTables(data), layout="rows").open(OTHER, 1, KEEP)
-    assert b'"layout":"rows"' in next(cells[b"batch:owner"] for row, cells in data[TABLE].items() if row != PARTITION)
+    assert b'"layout":"rows"' in data[TABLE][b"\x00\x04"][b"batch:owner"]
 
 
 def test_a_table_whose_cells_hbase_removes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -238,10 +239,21 @@ def test_names_that_no_table_can_have_are_refused(key: PartitionKey) -> None:
         opened({}, 1, key=key)
 
 
-@pytest.mark.parametrize("prefix", ["", "a.b", "-a", "a" * 65])
+@pytest.mark.parametrize("prefix", ["", "a.b", "-a", "a" * 65, "a:", ":a", "a-b:c", "a:b:c", "a:-b"])
 def test_a_prefix_that_no_table_can_have_is_refused(prefix: str) -> None:
     with pytest.raises(InvalidRequest):
         HBaseStore(FakeTables({}), prefix=prefix)
+
+
+def test_a_prefix_may_name_a_namespace_which_has_to_be_there() -> None:
+    tables = FakeTables({})
+    store = HBaseStore(tables, prefix="ours:hoot")
+    store.look_around()
+    store.open(KEY, 1, KEEP)
+    assert list(tables.data) == ["ours:hoot.g1.orders"]
+    assert store.queues() == [("orders", "g1")]
+    with pytest.raises(ConfigError, match="create_namespace 'theirs'"):
+        HBaseStore(tables, prefix="theirs:hoot").look_around()
 
 
 def test_a_new_table_has_a_region_per_partition_up_to_a_limit() -> None:
@@ -285,8 +297,8 @@ def test_trimming_deletes_rows_unless_hbase_will() -> None:
     store_all(store, [batch(old, [b"a", b"b"])])
     ttl = QueueSettings(ttl_seconds=5)
     assert store.trim(KEY, ttl, NOW_MS) > 0
-    assert set(data[TABLE]) == {PARTITION}
+    assert set(data[TABLE]) == {PARTITION, keys.TABLE_ROW}
     store_all(store, [batch(old + 10, [b"c"])])
     assert store.trim(KEY, ttl, NOW_MS) > 0
-    assert len(data[TABLE]) == 2, "written with a life, which ends by itself"
+    assert len(data[TABLE]) == 3, "written with a life, which ends by itself"
     assert store.bounds(KEY).messages == 0

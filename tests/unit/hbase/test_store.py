@@ -125,10 +125,11 @@ def test_a_host_that_dies_between_fence_and_seal_leaves_what_was_acknowledged(si
 
 
 def test_a_fence_whose_answer_was_lost_is_known_again(site: Site) -> None:
+    site.host(1)
     tables, store = site.host()
     tables.lost_answers = 1
-    store.open(KEY, 1, KEEP)
-    store_all(store, [batch(10)])
+    store.open(KEY, 2, KEEP)
+    store_all(store, [batch(10, epoch=2)])
 
 
 def test_a_seal_whose_answer_was_lost_needs_a_newer_epoch(site: Site) -> None:
