@@ -221,7 +221,8 @@ service RegionHost {
     throws (1: HootError error)
   /* Whole batches of another queue, one after another as `read` gives them, to be stored with the ids that they have
      there. Only a closed queue takes them, and only behind `after`, which must be the last id in the partition:
-     out_of_place when it is not; partitionInfo tells it. Answers the last id that is stored then. */
+     out_of_place when it is not; partitionInfo tells it. Messages of transactions are refused (invalid_request), and what
+     topics keep beside their messages, too. Answers the last id that is stored then. */
   i64 importBatches(1: string queue, 2: i32 partition, 3: i64 after, 4: binary batches, 5: string generation)
     throws (1: HootError error)
   ReadReply read(1: ReadRequest request) throws (1: HootError error)

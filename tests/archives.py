@@ -74,7 +74,8 @@ class Scene:
         self.record = self.catalog.create_queue("orders", QueueSettings(partitions=2))
         self.keys = [PartitionKey("orders", self.record.generation, number) for number in range(2)]
         self.store = MemoryStore()
-        self.asides = True
+        self.withheld = b"nothing of that"
+        """The host gives no batch that holds this."""
         for key in self.keys:
             self.store.open(key, 1, QueueSettings())
             for number in range(days * 3):
@@ -103,7 +104,7 @@ class Scene:
             return locate(partial(self.store.measure, key), *args[2:])
         assert method == "read"
         chunk = self.store.read(key, args[0].after, 1)
-        whole = b"" if chunk is None or (b"hoot." in chunk.data and not self.asides) else chunk.data
+        whole = b"" if chunk is None or self.withheld in chunk.data else chunk.data
         return IDL.ReadReply(batches=whole, position=args[0].after if chunk is None else chunk.last_id)
 
     def job(self, folder: Path | None = None, **chosen: Any) -> Job:

@@ -16,7 +16,7 @@ from delivery.api.reading import Reading
 from delivery.api.rest.administration import Topic
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.requests import ConsumeRequest, Published, PublishRequest
-from delivery.errors import NotOwner
+from delivery.errors import NotOwner, UnknownQueue
 from delivery.messaging.ids import TopicId, id_of, number_of, read_id
 from delivery.messaging.names import queue_settings
 from delivery.messaging.transactions import Snapshot, write_snapshot
@@ -100,6 +100,8 @@ class History:
         self.sent: list[Sent] = []
         self.hidden: dict[int, list[bytes]] = {}
         self.undone: set[Published] = set()
+        self.former: set[Published] = set()
+        """Of topics that are gone: taking these back touches nothing."""
         self._bodies = 0
 
     def _exchange(self) -> Exchange:
@@ -128,7 +130,7 @@ class History:
         elif what == "wait":
             self._wait()
         elif what == "recreate":
-            self._recreate()
+            await self._recreate()
         else:
             ended = what == "late"
             fit = [pointer for pointer, state in self.states.items() if (state != "open") is ended]
@@ -149,6 +151,8 @@ class History:
             for record in self._records(pointer):
                 await self.exchange.rollback(TOPIC, record)
                 self.undone.add(record)
+            for record in (one for one in self.former if one.transaction_write_pointer == pointer):
+                await self.exchange.rollback(TOPIC, record)
         if what in ENDS:
             self.keep(lambda draft: ENDS[what](draft, pointer, self.stage.now_ms))
             self.states[pointer] = what
@@ -177,14 +181,17 @@ class History:
             if state == "open" and self.book.standing(pointer) == "invalid":
                 self.states[pointer] = "invalidate"
 
-    def _recreate(self) -> None:
-        """The topic is deleted and made again: nothing in it is left, whatever goes on."""
+    async def _recreate(self) -> None:
+        """The topic is deleted, and all calls are refused; made again: nothing in it is left, whatever goes on."""
         cluster = self.stage.cluster
         before = cluster.records.pop(TOPIC.queue)
         self.stage.ownership.queue_changed(before, None)
         cluster.owners.clear()
+        for call in (self.exchange.publish(TOPIC, PublishRequest(None, [b"gone"])), self.poll(None)):
+            assert await refusal(call) is UnknownQueue
         assert before.topic is not None
         cluster.records[TOPIC.queue] = record_of(before.topic.generation + 1)
+        self.former |= {one.record for one in self.sent if one.record is not None}
         self.sent, self.hidden, self.undone = [], {}, set()
 
     def keep(self, decide: Callable[[Draft], None]) -> None:

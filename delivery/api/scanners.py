@@ -78,7 +78,7 @@ class Cursor:
     def _messages(self, chunk: Chunk) -> list[Message]:
         wanted, found = self._wanted, []
         for at, header in headers_in(chunk.data):
-            data: bytes | None = None if is_aside(header, chunk.data, at) else chunk.data[at : at + header.length]
+            data: bytes | None = None if is_aside(header) else chunk.data[at : at + header.length]
             if wanted.filter is not None and data is not None:
                 data = select(header, data, wanted.filter)
             if data is not None:

@@ -221,8 +221,11 @@ class Batch:
     def _check_indexes(self, count: int) -> None:
         if self._topic_index is not None and _is_beyond(self._topic_index, len(self.topics)):
             raise CorruptRecord("a message of a batch names a topic that its dictionary lacks")
+        own = self.header.flags & layout.OWN
+        if own and not (len(self.topics) == 1 and self.topics[0].startswith(ASIDE)):
+            raise CorruptRecord(f"a batch under {self.topics[0]!r} claims to be one of the engine's own")
         if self.positions is None:
-            if self.header.span != count and not self.topics[0].startswith(ASIDE):
+            if self.header.span != count and not own:
                 raise CorruptRecord("a batch without gaps covers more ids than it has messages")
         elif self.positions[-1] >= self.header.span or any(a >= b for a, b in pairwise(self.positions)):
             raise CorruptRecord("the id places of a batch do not rise within its span")

@@ -15,6 +15,7 @@ import msgspec
 from delivery.batch import layout
 from delivery.batch.layout import BATCH_BYTES_MAX, BATCH_COUNT_MAX, HEADER_BYTES, Header
 from delivery.errors import InvalidRequest, MessageTooLarge
+from delivery.model import ASIDE
 
 Section = tuple[int, bytes]
 """A column of a payload, and the flag that says that it is there."""
@@ -111,6 +112,8 @@ def join(
     if length > BATCH_BYTES_MAX:
         raise MessageTooLarge(f"a batch of {length} bytes is over the limit of {BATCH_BYTES_MAX}")
     flags = reduce(or_, (flag for flag, _ in sections))
+    if len(topics) == 1 and topics[0].startswith(ASIDE):
+        flags |= layout.OWN
     crc = google_crc32c.value(payload)
     return Header(flags, len(topics), length, count, 0, 0, 0, 0, partition, count, crc), payload
 

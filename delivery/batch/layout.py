@@ -15,8 +15,7 @@ All numbers are little-endian. A batch is a header of 64 bytes and a payload:
     40     8     producer sequence: rises by 1 per batch of a producer and partition (see sequences)
     48     2     partition
     50     2     reserved, 0
-    52     4     span: the batch covers ids base … base + span − 1; equals count, but for SPARSE and for batches of the
-                 engine's own, whose one topic begins with `hoot.`: they may keep ids behind their messages for others
+    52     4     span: the batch covers ids base … base + span − 1; equals count, but for SPARSE and OWN
     56     4     CRC-32C of the payload                                           (written by the publisher)
     60     4     CRC-32C of bytes 0…59                                            (rewritten when stamped)
 
@@ -29,6 +28,9 @@ All numbers are little-endian. A batch is a header of 64 bytes and a payload:
            HEADERS (16)    u32[count]  lengths of the header blocks (see model.encode_headers)
                            u32[count]  body lengths
            the keys, the header blocks and the bodies, each one after another
+
+OWN (32) is for batches of the engine's own, whose one topic begins with `hoot.`: no reader gets their messages, and
+none are counted. They may keep ids behind these for others, which are.
 
 Two checksums, so that the owner can stamp the header without touching the payload: the payload's travels from the
 publisher to the subscriber unchanged. Lengths are stored, not offsets: equal lengths are seen at once and split fast.
@@ -58,7 +60,8 @@ SPARSE: Final = 2
 KEYS: Final = 4
 NULL_KEYS: Final = 8
 HEADERS: Final = 16
-KNOWN_FLAGS: Final = TOPICS | SPARSE | KEYS | NULL_KEYS | HEADERS
+OWN: Final = 32
+KNOWN_FLAGS: Final = TOPICS | SPARSE | KEYS | NULL_KEYS | HEADERS | OWN
 
 _FIELDS: Final = struct.Struct("<4sBBHIIqqqqHHII")
 _CRC: Final = struct.Struct("<I")
@@ -85,6 +88,15 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     def last_id(self) -> int:
         """The last id that the batch covers."""
         return self.base_id + self.span - 1
+
+    @property
+    def shown(self) -> int:
+        """How many of the ids that it covers count as messages: always its last ones."""
+        return self.span - self.count if self.flags & OWN else self.span
+
+    def shown_up_to(self, message_id: int) -> int:
+        """How many of these are not above an id."""
+        return self.shown - min(self.shown, max(0, self.last_id - message_id))
 
     def pack(self) -> bytes:
         """The 64 bytes, checksum included."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Protocol
 
 from delivery.batch.decode import Batch
 from delivery.batch.encode import assemble
-from delivery.batch.layout import HEADER_BYTES, Header
-from delivery.model import ASIDE
+from delivery.batch.layout import HEADER_BYTES, OWN, Header
 
 Refuses = Callable[[Header, bytes], bool]
 """Whether nothing is wanted of a batch with this header and topic dictionary, for sure.
@@ -32,20 +31,15 @@ class Wanted(Protocol):
         """The places of those that are, rising."""
 
 
-_ASIDE_AT: Final = HEADER_BYTES + 1
-"""Where the first topic of the dictionary begins, behind the byte of its length."""
-_ASIDE: Final = ASIDE.encode("ascii")
-
-
-def is_aside(header: Header, data: bytes, at: int = 0) -> bool:
-    """Whether the batch that begins at `at` is one of the engine's own, which nobody reads as messages."""
-    return header.topic_count == 1 and data.startswith(_ASIDE, at + _ASIDE_AT)
+def is_aside(header: Header) -> bool:
+    """Whether a batch is one of the engine's own (`model.ASIDE`), which nobody reads as messages."""
+    return bool(header.flags & OWN)
 
 
 def without_asides(data: bytes, headers: Sequence[Header]) -> tuple[bytes, Sequence[Header]]:
     """The batches of a string, each with its header, that are for readers: all of them, most of the time."""
     starts = list(accumulate((header.length for header in headers), initial=0))
-    kept = [(header, at) for header, at in zip(headers, starts, strict=False) if not is_aside(header, data, at)]
+    kept = [(header, at) for header, at in zip(headers, starts, strict=False) if not is_aside(header)]
     if len(kept) == len(headers):
         return data, headers
     return b"".join(data[at : at + header.length] for header, at in kept), [header for header, _ in kept]
@@ -57,7 +51,7 @@ def select(header: Header, data: bytes, wanted: Wanted, at: int = 0) -> bytes | 
     The header and the dictionary behind it decide for most batches; only one that holds both kinds is opened and
     packed anew. Its checksum is not looked at again: whoever gave it has, when it was read or published.
     """
-    if is_aside(header, data, at):
+    if is_aside(header):
         return None
     decided = wanted.decide(header, dictionary_in(header, data, at))
     if decided is None:

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from delivery.batch import headers_in, open_batch
-from delivery.batch.layout import HEADERS
+from delivery.batch import headers_in
 from delivery.client.calls import Calls, count_messages, partition_info
 from delivery.client.moving import SubscriptionCopies
 from delivery.errors import (
@@ -33,7 +32,6 @@ from delivery.errors import (
     StorageUnavailable,
     UnknownQueue,
 )
-from delivery.messaging.marks import pointer_in
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import QueueRecord
 from delivery.model import Layout
@@ -221,23 +219,10 @@ class QueueCopy:
                         f"partition {partition} of the copy ends within a batch of {self.source.name!r}: it holds"
                         " something else"
                     )
-                self._check_transactions(reply.batches)
                 yield reply.batches, sum(header.count for header in headers), headers[-1].last_id
             if reply.position >= reply.watermark or reply.position <= after:
                 return
             after = reply.position
-
-    def _check_transactions(self, data: bytes) -> None:
-        for at, header in headers_in(data):
-            if not header.flags & HEADERS:
-                continue
-            batch = open_batch(data[at : at + header.length], header)
-            for block in batch.columns(range(header.count)).blocks:
-                if block and pointer_in(block) is not None:
-                    raise InvalidRequest(
-                        f"queue {self.source.name!r} holds messages of transactions, which mean something in this"
-                        " cluster alone: it cannot be copied"
-                    )
 
     def _read(self, partition: int, after: int) -> Any:  # noqa: ANN401 - a struct of the IDL
         request = load_idl("delivery").ReadRequest(

@@ -27,7 +27,7 @@ async def unfolded(chunk: Chunk, after: int, bytes_max: int, read: Read) -> Chun
             end = await _take_group(taken, group_of(header, data), max(after, header.base_id), read)
             if end < header.last_id:
                 return taken.chunk(end)
-        elif not is_aside(header, data) and not taken.add(header, data):
+        elif not is_aside(header) and not taken.add(header, data):
             return taken.chunk(header.base_id - 1)
     return taken.chunk(chunk.last_id)
 

@@ -16,7 +16,7 @@ import google_crc32c
 import msgspec
 
 from delivery.batch import HEADER_BYTES, Header, open_batch
-from delivery.batch.layout import check_payload
+from delivery.batch.layout import OWN, check_payload
 from delivery.batch.select import Refuses
 from delivery.messaging.marks import MARKER, STORED, Range, read_marker
 
@@ -96,6 +96,7 @@ def as_messages(header: Header, data: bytes, base_id: int) -> tuple[Header, byte
     check_payload(header, data)
     payload = _NO_TOPIC + data[HEADER_BYTES + len(_STORED) :]
     made = msgspec.structs.replace(
-        header, base_id=base_id, length=HEADER_BYTES + len(payload), payload_crc=google_crc32c.value(payload)
-    )
+        header, flags=header.flags & ~OWN, base_id=base_id, length=HEADER_BYTES + len(payload),
+        payload_crc=google_crc32c.value(payload),
+    )  # fmt: skip
     return made, made.pack() + payload

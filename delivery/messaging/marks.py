@@ -72,7 +72,7 @@ def header(pointer: int) -> dict[str, bytes]:
 def may_be_of_transactions(header: Header, data: bytes, at: int = 0) -> bool:
     """Whether any message of the batch that begins at `at` can be of a transaction, told without opening it."""
     named = header.flags & HEADERS and data.find(_NAME, at, at + header.length) >= 0
-    return bool(named) and not is_aside(header, data, at)
+    return bool(named) and not is_aside(header)
 
 
 def pointers_in(data: bytes) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """Names and properties of topics: what is allowed, and which queue a topic is.
 
 Topic T of namespace N is the queue `N.T`. Neither name may have a dot, so no two topics share a queue, and no topic can
-be reached through another namespace. The queue has one partition, which gives the topic its order.
+be reached through another namespace. The queue has one partition, which gives the topic its order, unless it is made
+with more.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ import msgspec
 from delivery.errors import InvalidRequest
 from delivery.model import BODY_BYTES_LIMIT, NAME_MAX, QueueSettings
 
-PARTITION: Final = 0
-"""The only one of a topic's queue."""
 TTL_DEFAULT_SECONDS: Final = 604_800
 TTL_MAX_SECONDS: Final = 2**31 - 1
 TRANSACTION_LIFE_MS: Final = 90_000_000
@@ -78,16 +77,19 @@ def read_properties(given: Mapping[str, str]) -> Properties:
     return Properties(ttl, others)
 
 
-def shown_properties(generation: int, ttl_seconds: int, others: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a topic as a caller sees them."""
-    return {**others, "ttl": str(ttl_seconds), "generation": str(generation)}
+def shown_properties(
+    generation: int, ttl_seconds: int, others: Mapping[str, str], partitions: int = 1
+) -> dict[str, str]:  # fmt: skip
+    """The properties of a topic as a caller sees them; of its partitions only where there are several."""
+    found = {**others, "ttl": str(ttl_seconds), "generation": str(generation)}
+    return found if partitions == 1 else {**found, "partitions": str(partitions)}
 
 
-def queue_settings(ttl_seconds: int) -> QueueSettings:
+def queue_settings(ttl_seconds: int, partitions: int = 1) -> QueueSettings:
     """What a topic's queue is made with.
 
     It keeps messages for a transaction's longest life beyond their ttl: bodies that were stored early in one must still
     be there when the topic shows them, and polls judge the age by themselves.
     """
     kept = ttl_seconds + TRANSACTION_LIFE_MS // 1000
-    return QueueSettings(partitions=1, ttl_seconds=kept, body_bytes_max=BODY_BYTES_LIMIT)
+    return QueueSettings(partitions=partitions, ttl_seconds=kept, body_bytes_max=BODY_BYTES_LIMIT)

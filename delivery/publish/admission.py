@@ -5,14 +5,21 @@ from __future__ import annotations
 from delivery.batch import Batch, Header, is_aside, peek
 from delivery.batch.layout import SPARSE, check_payload
 from delivery.errors import CorruptRecord, InvalidRequest, MessageTooLarge
+from delivery.messaging.marks import pointers_in
 from delivery.model import BODY_BYTES_LIMIT, HEADERS_BYTES_MAX, KEY_BYTES_MAX, QueueSettings, check_topic
 
 
 def admit_copied(data: bytes, partition: int) -> Header:
-    """The header of a batch that another queue has stored, with the ids of there. Raises as `admit`."""
+    """The header of a batch that another queue has stored, with the ids of there.
+
+    Messages of transactions are refused: those of another cluster mean nothing to the service here, or something else,
+    and readers would see what was never committed. Raises as `admit`.
+    """
     header, batch = _whole(data, partition)
     if not header.base_id:
         raise InvalidRequest("a batch that no queue has stored yet has no ids to keep: publish it")
+    if pointers_in(data):
+        raise InvalidRequest("messages of transactions mean something in their own cluster alone: they are not copied")
     _check_topics(batch)
     _check_sizes(batch, BODY_BYTES_LIMIT)
     return header
@@ -29,7 +36,7 @@ def admit(data: bytes, partition: int, settings: QueueSettings, *, aside: bool =
     header, batch = _whole(data, partition)
     if header.base_id or header.epoch:
         raise InvalidRequest("a batch that was stored already cannot be published: pack its messages anew")
-    if not (aside and is_aside(header, data)):
+    if not (aside and is_aside(header)):
         _check_topics(batch)
     _check_sizes(batch, settings.body_bytes_max)
     return header

@@ -100,14 +100,14 @@ class Engine:
 
         return dict(for_each(places, ask))
 
-    def counted(self, spans: Sequence[Span]) -> list[Span]:
-        """The spans that are not empty, with their numbers of messages."""
+    def counted(self, spans: Sequence[Span], *, empty: bool = False) -> list[Span]:
+        """The spans with their numbers of messages; those without any only if `empty` ones are wanted as well."""
 
         def ask(span: Span) -> int:
             return count_messages(self.call, span.queue, span.partition, span.after, span.until)
 
         asked = [span for span in spans if span.after < span.until]
-        return [msgspec.structs.replace(span, messages=count) for span, count in for_each(asked, ask) if count]
+        return [msgspec.structs.replace(span, messages=count) for span, count in for_each(asked, ask) if count or empty]
 
     def located(self, span: Span, counts: Sequence[int]) -> list[int]:
         """The ids up to which the span has so many messages."""
@@ -134,9 +134,9 @@ class Engine:
         """A call of the partition's owner. Raises what it refuses with, NoHost, HostUnreachable."""
         return self._calls.call(queue, partition, method, *args, timeout=self._seconds)
 
-    def tasks(self, spans: Sequence[Span], tasks_min: int) -> list[Span]:
-        """The spans, large ones divided."""
-        counted = self.counted(spans)
+    def tasks(self, spans: Sequence[Span], tasks_min: int, *, empty: bool = False) -> list[Span]:
+        """The spans, large ones divided; `empty`: see `counted`."""
+        counted = self.counted(spans, empty=empty)
         todo = list(zip(counted, pieces(counted, tasks_min), strict=True))
         return [
             part

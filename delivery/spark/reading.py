@@ -75,8 +75,8 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
 def _check_there(hosts: Engine, span: Span) -> None:
     """Raises MessagesLost unless all is still stored that was when the read was planned.
 
-    How many rows come of it does not tell: the engine's own bookkeeping is counted, and messages that were stored
-    before a transaction showed them are counted where they were stored.
+    How many rows come of it does not tell: messages that were stored before a transaction showed them are counted where
+    it did, though retention may have dropped the bodies.
     """
     there = count_messages(hosts.call, span.queue, span.partition, span.after, span.until)
     if there < span.messages:

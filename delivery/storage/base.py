@@ -144,7 +144,11 @@ class MessageStore(Protocol):
         """What the partition holds, up to the watermark."""
 
     def measure(self, key: PartitionKey, after: int, until: int) -> Amount:
-        """What has an id above `after` and up to `until`: takes index entries and at most two stretches of headers."""
+        """What has an id above `after` and up to `until`: takes index entries and at most two stretches of headers.
+
+        What the engine keeps between the messages counts for no message, but with its bytes; an id that is kept for a
+        message elsewhere counts for one.
+        """
 
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed.

@@ -72,7 +72,7 @@ class MemoryPartition:
         return Bounds(
             first_id=headers[0].base_id if headers else 0,
             last_id=headers[-1].last_id if headers else until,
-            messages=sum(header.span for header in headers),
+            messages=sum(header.shown for header in headers),
             bytes=sum(header.length for header in headers),
         )
 
@@ -98,12 +98,12 @@ class MemoryPartition:
     def _rank(self, message_id: int) -> Amount:
         place = bisect_right(self._last_ids, message_id)
         below = [header for header, _ in self._batches[:place]]
-        whole = Amount(sum(header.span for header in below), sum(header.length for header in below))
+        whole = Amount(sum(header.shown for header in below), sum(header.length for header in below))
         if place == len(self._batches):
             return whole
         cut = self._batches[place][0]
         inside = max(0, message_id - cut.base_id + 1)
-        return whole + Amount(inside, cut.length * inside // cut.span)
+        return whole + Amount(cut.shown_up_to(message_id), cut.length * inside // cut.span)
 
     def _excess(self, bytes_max: int) -> int:
         """How many of the oldest batches are too many for `bytes_max`; the newest one always stays."""

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from delivery.batch import headers_in, open_batch, select
+from delivery.batch import Header, headers_in, open_batch, select
 from delivery.batch.encode import Row
 from delivery.errors import Fenced, StorageUnavailable
 from delivery.filters import Filter, Topics
 from delivery.filters.explaining import row_of
+from delivery.ids import ID_MAX
 from delivery.model import Message, QueueSettings, encode_headers
 from delivery.storage.base import Append, Bounds, MessageStore, PartitionKey
 from tests.stores import KEY, NOW_MS, OTHER, batch, batches_of, bodies_of, headers_of, messages_of, sized, store_all
@@ -110,6 +111,24 @@ def _check_bytes(store: MessageStore, key: PartitionKey, group: list[Append], af
     assert whole <= store.measure(key, after, until).bytes <= (touched if after < until else 0)
 
 
+def shown_ids(header: Header) -> range:
+    """Of a batch of the engine's own only the ids that it keeps behind its messages count."""
+    return range(header.base_id + (header.count if header.span > header.count else 0), header.last_id + 1)
+
+
+def test_what_the_engine_keeps_between_the_messages_is_not_counted_and_is_there(store: MessageStore) -> None:
+    store_all(store, [batch(10, [b"a"] * 5, topic="hoot.stored")])
+    assert (store.bounds(KEY).first_id, store.bounds(KEY).last_id, store.bounds(KEY).messages) == (10, 14, 0)
+    assert store.measure(KEY, 0, ID_MAX).messages == 0
+    assert bodies_of(store) == [b"a"] * 5
+    store.open(KEY, 2, KEEP)
+    store_all(store, [batch(20, [b"b"] * 3, epoch=2), batch(30, topic="hoot.rollback", epoch=2)])
+    assert (store.bounds(KEY).first_id, store.bounds(KEY).messages) == (10, 3)
+    for after, until in ((0, 20), (12, 22), (20, 30), (14, 19), (22, 40)):
+        assert store.measure(KEY, after, until).messages == sum(after < number <= until for number in (20, 21, 22))
+    assert len(bodies_of(store)) == 9
+
+
 @settings(times(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.lists(
@@ -132,7 +151,7 @@ def test_any_partition_reads_and_counts_as_the_list_of_its_messages(
         group.append(sized(base + gap, size, key=key, count=count, spare=spare))
         base = group[-1].header.last_id
         store_all(store, group[-1:])
-    ids = [number for item in group for number in range(item.header.base_id, item.header.last_id + 1)]
+    ids = [number for item in group for number in shown_ids(item.header)]
     for _ in range(5):
         after, until = data.draw(st.integers(0, base + 2)), data.draw(st.integers(0, base + 2))
         assert store.measure(key, after, until).messages == sum(after < number <= until for number in ids)

@@ -61,17 +61,20 @@ def test_a_dry_run_tells_what_would_be_and_touches_nothing(scene: Scene) -> None
 
 
 def test_the_engines_own_batches_are_archived_too(scene: Scene) -> None:
-    scene.put(scene.keys[0], START_MS + 5 * DAY_MS, topic="hoot.mark")
+    """Those on a day without messages, too."""
+    for day in (5, 6, 8):
+        scene.put(scene.keys[0], START_MS + day * DAY_MS, topic="hoot.mark" if day < 8 else "")
     scene.all[0] = batches_of(scene.store, scene.keys[0])
     assert scene.run() == 39
+    assert [one.messages for one in scene.recorded(0)] == [9, 9, 0, 0, 3]
     scene.check()
 
 
-def test_a_host_that_keeps_its_own_batches_to_itself_is_noticed(scene: Scene) -> None:
-    scene.put(scene.keys[0], START_MS + 5 * DAY_MS, topic="hoot.mark")
-    scene.asides = False
+def test_a_host_that_gives_less_than_it_holds_is_noticed(scene: Scene) -> None:
+    scene.put(scene.keys[0], START_MS + 5 * DAY_MS, topic="withheld")
+    scene.withheld = b"withheld"
     scene.put(scene.keys[0], START_MS + 5 * DAY_MS + 10)
-    with pytest.raises(ArchiveRefused, match="of an older version"):
+    with pytest.raises(ArchiveRefused, match="gave 3 of the 6 messages"):
         scene.run()
     assert [one.messages for one in scene.recorded(0)] == [9, 9]
 

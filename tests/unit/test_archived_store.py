@@ -14,6 +14,7 @@ from delivery.batch.select import Refuses
 from delivery.errors import ArchiveUnreadable, MetadataUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import ArchivedRange, QueueSettings, encode_headers
+from delivery.storage.archive import files
 from delivery.storage.archive.store import ArchivedStore
 from delivery.storage.base import Amount, Append, Bounds, Chunk, PartitionKey
 from delivery.storage.memory import MemoryStore
@@ -50,15 +51,18 @@ def filled(batches: Sequence[Append]) -> MemoryStore:
     return store
 
 
-def made(lists: Sequence[Sequence[Row]], gap: int, spare: int = 0) -> list[Append]:
-    """Batches one after another, with so many ids between them; every other one covers spare ids, too."""
+def made(lists: Sequence[Sequence[Row]], gap: int, spare: int | None = None) -> list[Append]:
+    """Batches one after another, with so many ids between them; with `spare` every other one is the engine's own, and
+    covers so many ids more."""
     found, base_id = [], START
     for number, batch_rows in enumerate(lists):
-        more = spare * (number % 2)
-        own: list[Row] = [(body, key, "hoot.own", block) for body, key, _, block in batch_rows] if more else []
+        own: list[Row] = []
+        if spare is not None and number % 2:
+            own = [(body, key, "hoot.own", block) for body, key, _, block in batch_rows]
         header, data = stamped(
-            own or batch_rows, base_id, epoch=1, partition=KEY.partition, producer=(7, number), spare=more
-        )
+            own or batch_rows, base_id, epoch=1, partition=KEY.partition, producer=(7, number),
+            spare=spare or 0 if own else 0,
+        )  # fmt: skip
         found.append(Append(KEY, 1, header, data, "fsync"))
         base_id = header.last_id + 1 + gap
     return found
@@ -74,24 +78,26 @@ def archived(store: MemoryStore, folder: Path, cuts: Sequence[int]) -> tuple[Arc
 
 
 @given(
-    row_lists, st.sampled_from([0, 1, 40_000, 3 * 86_400_000 << 15]), st.sampled_from([0, 1, 500]), st.data(),
+    row_lists, st.sampled_from([0, 1, 40_000, 3 * 86_400_000 << 15]), st.sampled_from([None, 0, 1, 500]), st.data(),
 )  # fmt: skip
 @times(0.3)
 def test_all_reads_are_those_of_a_store_that_dropped_nothing(
-    tmp_path_factory: pytest.TempPathFactory, lists: list[list[Row]], gap: int, spare: int, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, lists: list[list[Row]], gap: int, spare: int | None, data: st.DataObject
 ) -> None:
     batches = made(lists, gap, spare)
     reference, store = filled(batches), filled(batches)
     last_id = batches[-1].header.last_id
     cuts = sorted(data.draw(st.sets(st.integers(START, last_id), min_size=1, max_size=4)))
-    both, records = archived(store, tmp_path_factory.mktemp("archive"), cuts)
-    dropped = data.draw(st.integers(0, records.ranges[-1].until if records.ranges else 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "GROUP_BYTES", data.draw(st.sampled_from([1, 500, files.GROUP_BYTES])))
+        both, records = archived(store, tmp_path_factory.mktemp("archive"), cuts)
+    dropped = data.draw(st.integers(START - 1, records.ranges[-1].until if records.ranges else START))
     store.trim(KEY, AGED, (last_id >> 15) + 10_000, dropped)
 
     assert batches_of(both) == batches_of(reference)
     assert batches_of(both, bytes_max=1) == batches_of(reference)
     ends = [one.header.last_id for one in batches]
-    edges = sorted({0, START - 1, last_id, ID_MAX, *cuts, *ends, *(end - spare // 2 for end in ends)})
+    edges = sorted({0, START - 1, last_id, ID_MAX, *cuts, *ends, *(end - (spare or 0) // 2 for end in ends)})
     for after, until in itertools.pairwise(edges):
         assert both.measure(KEY, after, until).messages == reference.measure(KEY, after, until).messages
         assert headers_of(both, after=after) == headers_of(reference, after=after)

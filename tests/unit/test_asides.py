@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import trio
 
 from delivery.api.scanners import Cursor, Range
-from delivery.batch import Header, encode, is_aside, peek, select, without_asides
-from delivery.errors import InvalidRequest
+from delivery.batch import HEADER_BYTES, Header, encode, is_aside, peek, select, stamp, without_asides
+from delivery.batch.layout import OWN
+from delivery.errors import CorruptRecord, InvalidRequest
 from delivery.filters import Filter, filter_of
 from delivery.messaging import marks
 from delivery.model import QueueSettings, check_topic
@@ -15,6 +17,7 @@ from delivery.publish.admission import admit
 from delivery.storage.base import Chunk
 from tests.hosting import batch
 
+GROUP = encode([marks.marker(5, [marks.Range(1, 2)])], 0, span=3)
 ASIDES = [
     encode(marks.stored([b"a", b"b"], 5), 0),
     encode([marks.marker(5, [marks.Range(1, 2)])], 0),
@@ -34,8 +37,25 @@ def header_of(data: bytes) -> Header:
     return header
 
 
-def test_batches_aside_are_told_by_their_one_topic() -> None:
-    assert [is_aside(header_of(data), data) for data in ASIDES + MESSAGES] == [True] * 3 + [False] * 4
+def test_batches_aside_are_told_by_their_headers_and_are_no_messages() -> None:
+    assert [is_aside(header_of(data)) for data in ASIDES + MESSAGES] == [True] * 3 + [False] * 4
+    assert [header_of(data).shown for data in ASIDES] == [0, 0, 0]
+    marker = header_of(stamp(header_of(GROUP), GROUP, 100, 1)[1])
+    assert (marker.count, marker.span, marker.shown) == (1, 3, 2)
+    assert [marker.shown_up_to(number) for number in (99, 100, 101, 102, 103)] == [0, 0, 1, 2, 2]
+
+
+def test_no_publisher_passes_its_messages_off_as_such() -> None:
+    header = header_of(MESSAGES[1])
+    forged = msgspec.structs.replace(header, flags=header.flags | OWN).pack() + MESSAGES[1][HEADER_BYTES:]
+    for aside in (False, True):
+        with pytest.raises(CorruptRecord, match="engine's own"):
+            admit(forged, 0, QueueSettings(), aside=aside)
+    own = header_of(ASIDES[0])
+    hidden = msgspec.structs.replace(own, flags=own.flags & ~OWN).pack() + ASIDES[0][HEADER_BYTES:]
+    for aside in (False, True):
+        with pytest.raises(InvalidRequest, match="engine's own"):
+            admit(hidden, 0, QueueSettings(), aside=aside)
 
 
 def test_they_are_taken_out_of_what_readers_get_with_a_filter_or_without() -> None:

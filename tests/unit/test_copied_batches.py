@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from delivery.batch import peek, stamp
+from delivery.batch import Row, peek, stamp
 from delivery.errors import ClockWrong, CorruptRecord, HootError, InvalidRequest, OutOfPlace, QueueClosed
+from delivery.messaging import marks
+from delivery.model import encode_headers
 from delivery.publish.copied import store_copied
 from delivery.publish.pending import Stored
 from delivery.storage.memory import MemoryDisk
 from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, bodies_in, play, queue_record
+from tests.strategies import stamped
 
 CLOSED = queue_record(closed=True)
 FIRST = 1_600_000_000_000 * 32768
@@ -90,6 +93,24 @@ def test_nobody_publishes_to_a_closed_queue_and_an_open_one_takes_no_copies() ->
         assert isinstance(await copied(scene, FIRST, stored_elsewhere(FIRST + 1, b"b")), InvalidRequest)
         assert isinstance(await scene.publish(b"new"), Stored)
         assert await bodies_in(scene) == [b"a", b"new"]
+
+    play(story, closed())
+
+
+def test_messages_of_transactions_and_what_topics_keep_beside_messages_are_not_copied() -> None:
+    """Who stands behind a write pointer only the service knows that gave it out; here it would count as committed."""
+
+    def stored(rows: Sequence[Row]) -> bytes:
+        return stamped(rows, FIRST)[1]
+
+    async def story(scene: Scene) -> None:
+        mixed: list[Row] = [(b"plain", None, "", b""), *marks.published([b"never committed"], 5)]
+        note = marks.rolled_back(marks.Rollback(5, 1, 2))
+        for rows in (mixed, marks.stored([b"s"], 5), [marks.marker(5, [marks.Range(1, 2)])], [note]):
+            assert isinstance(await copied(scene, 0, stored(rows)), InvalidRequest)
+        assert await bodies_in(scene) == []
+        foreign = [(b"other header", None, "", encode_headers({"hoot.txt": bytes(8), "tx": b"hoot.tx"}))]
+        assert await copied(scene, 0, stored(foreign)) == FIRST
 
     play(story, closed())
 

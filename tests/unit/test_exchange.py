@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import chain
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,11 +24,12 @@ from delivery.errors import (
     QueueFull,
     StorageUnavailable,
     UnknownOutcome,
+    UnknownPartition,
     UnknownQueue,
 )
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
-from delivery.storage.base import Amount
+from delivery.storage.base import Amount, Chunk
 from delivery.transactions.errors import (
     NoSuchWriter,
     TransactionExpired,
@@ -36,7 +39,7 @@ from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
 from tests.writers import STANDINGS, refusal, writers
 
-TOPIC = Topic("ns", "t")
+TOPIC, SEVERAL = Topic("ns", "t"), Topic("ns", "several")
 NOW = 1_700_000_000_000
 TX = NOW * 1_000_000
 """Of a service that is not Hoot's."""
@@ -45,7 +48,8 @@ OWN = first_run(TX, NOW)
 
 def scene() -> Scene:
     record = QueueRecord("ns.t", "g1", 0, queue_settings(1000), TopicRecord(1, 1000, {}))
-    return Scene(ScriptedCluster(record, msgspec.structs.replace(record, name="ns.queue", topic=None)))
+    several = msgspec.structs.replace(record, name="ns.several", settings=queue_settings(1000, 3))
+    return Scene(ScriptedCluster(record, several, msgspec.structs.replace(record, name="ns.queue", topic=None)))
 
 
 def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
@@ -118,6 +122,29 @@ def test_a_poll_ends_where_the_partition_ended_when_it_began() -> None:
         polled = await on.poll(TOPIC, ConsumeRequest(None, True, None, None))
         await publish(on, b"3")
         assert await payloads(polled) == [b"1", b"2"]
+
+    tell(story)
+
+
+def test_polls_of_what_came_of_late_do_not_touch_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(TOPIC, PublishRequest(TX, [b"stored"]))
+        await publish(on, b"inline")
+        await publish(on, tx=TX)
+        reads: list[object] = []
+        read = stage.store.read
+
+        def noted(*args: Any) -> Chunk | None:
+            reads.append(args)
+            return read(*args)
+
+        monkeypatch.setattr(stage.store, "read", noted)
+        for tx in (None, transaction(TX, TX)):
+            assert await poll(on, tx) == [b"inline", b"stored"]
+        assert reads == []
+        stage.tail.drop((await stage.ownership.acquire(TOPIC.queue, 0)).key)
+        assert await poll(on) == [b"inline", b"stored"]
+        assert reads != []
 
     tell(story)
 
@@ -213,6 +240,66 @@ def test_pointers_of_another_service_are_taken_unless_the_operator_has_none() ->
         assert await poll(strict) == [b"1", b"plain"]
 
     play(story, scene())
+
+
+def test_of_several_partitions_each_transaction_has_one_and_a_rollback_finds_it() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        plain = [b"%d" % number for number in range(40)]
+        for body in plain:
+            await on.publish(SEVERAL, PublishRequest(None, [body]))
+        pointers = range(TX, TX + 8)
+        records: dict[int, Published] = {}
+        for tx in pointers:
+            await on.store(SEVERAL, PublishRequest(tx, [b"stored %d" % tx]))
+            await on.publish(SEVERAL, PublishRequest(tx, [b"inline %d" % tx]))
+            record = await on.publish(SEVERAL, PublishRequest(tx, []))
+            assert record is not None
+            records[tx] = record
+        found = [await polled(on, number) for number in range(3)]
+        assert all(bodies for bodies in found)
+        everything = [*plain, *(b"%s %d" % (kind, tx) for tx in pointers for kind in (b"inline", b"stored"))]
+        assert sorted(chain(*found)) == sorted(everything)
+        for record in records.values():
+            await on.rollback(SEVERAL, record)
+        reader = transaction(TX + 99, TX + 98)
+        left = [body for number in range(3) for body in await polled(on, number, reader)]
+        assert sorted(left) == sorted(body for body in everything if not body.startswith(b"stored"))
+
+    tell(story)
+
+
+def test_a_partition_that_is_named_is_taken_and_a_poll_of_several_names_one() -> None:
+    async def story(stage: Scene, on: Exchange) -> None:
+        await on.store(SEVERAL, PublishRequest(TX, [b"s"]), 1)
+        records = []
+        for number in range(3):
+            await on.publish(SEVERAL, PublishRequest(TX, []), number)
+            found = await on.publish(SEVERAL, PublishRequest(TX, [b"a%d" % number]), number)
+            assert found is not None
+            assert found.start_sequence_id >> 16 == number
+            records.append(found)
+        record = records[-1]
+        assert [await polled(on, number) for number in range(3)] == [[b"a0"], [b"s", b"a1"], [b"a2"]]
+        await on.rollback(SEVERAL, record)
+        reader = transaction(TX, TX)
+        assert [await polled(on, number, reader) for number in range(3)] == [[b"a0"], [b"s", b"a1"], []]
+        before = len(stage.store.groups)
+        wrong = msgspec.structs.replace(record, start_sequence_id=3 << 16, end_timestamp=NOW * 2)
+        assert await refusal(polled(on, None)) is InvalidRequest
+        for refused in (
+            polled(on, 3), polled(on, -1), on.publish(SEVERAL, PublishRequest(None, [b"a"]), 3),
+            on.store(SEVERAL, PublishRequest(TX, [b"a"]), 3), on.rollback(SEVERAL, wrong),
+            on.publish(TOPIC, PublishRequest(None, [b"a"]), 1),
+            on.poll(TOPIC, ConsumeRequest(None, True, None, None), 1),
+        ):  # fmt: skip
+            assert await refusal(refused) is UnknownPartition
+        assert len(stage.store.groups) == before
+
+    tell(story)
+
+
+async def polled(on: Exchange, partition: int | None, tx: bytes | None = None) -> list[bytes]:
+    return await payloads(await on.poll(SEVERAL, ConsumeRequest(None, True, None, tx), partition))
 
 
 def test_a_store_that_fails_answers_that_nobody_knows() -> None:

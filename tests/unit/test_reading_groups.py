@@ -49,6 +49,9 @@ class Clients:
         assert record is not None
         return record
 
+    async def undo(self, record: Published) -> None:
+        await self._exchange.rollback(TOPIC, record)
+
     async def publish(self, body: bytes) -> None:
         self.scene.now_ms += 1000
         await self._exchange.publish(TOPIC, PublishRequest(None, [body]))
@@ -160,6 +163,28 @@ def test_to_whom_only_the_newest_messages_matter_the_newest_of_a_group_come() ->
     told(story)
 
 
+def test_bodies_that_nobody_sees_yet_and_notes_of_rollbacks_count_for_nothing_and_use_up_no_bound() -> None:
+    async def story(clients: Clients) -> None:
+        await clients.publish(b"first")
+        await clients.publish(b"second")
+        await clients.store(clients.first, *[b"not yet"] * 50)
+        await clients.undo(await clients.show(clients.second))
+        owned, end = clients.owned, clients.owned.watermark
+        first, second = await pushed(owned, None, 1000)
+        assert (first.body, second.body) == (b"first", b"second")
+        assert (await owned.count(0, end), await owned.count(first.number, end)) == (2, 1)
+        assert (await owned.bounds()).messages == 2
+        assert await owned.locate(0, end, [1, 2, 3]) == [first.number, second.number, end]
+        for bound, expected in ((1, [second]), (2, [first, second])):
+            chunk = await BoundedSource(owned, bound).read(0, 100_000)
+            assert chunk is not None
+            assert messages_of(without_asides(chunk.data, chunk.headers)[0], 0) == expected
+        await clients.show(clients.first)
+        assert (await owned.bounds()).messages == await owned.count(0, owned.watermark) == 52
+
+    told(story)
+
+
 def test_who_refuses_batches_unread_does_not_refuse_what_shows_others() -> None:
     async def story(clients: Clients) -> None:
         await clients.store(clients.first, b"a", b"b")
@@ -177,7 +202,7 @@ def test_what_needs_to_be_looked_up_is_not_passed_on_in_the_turn_of_who_stored_i
         stored = clients.owned.watermark
         chunk = clients.owned.newest(0, 1000)
         assert chunk is not None
-        assert [is_aside(header, chunk.data) for header in chunk.headers] == [True]
+        assert [is_aside(header) for header in chunk.headers] == [True]
         await clients.show(clients.first)
         assert clients.owned.newest(stored, 1000) is None
         assert clients.owned.has_news(stored)

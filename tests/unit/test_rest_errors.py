@@ -21,7 +21,7 @@ from delivery.transactions.errors import TransactionExpired
 
 STATUS: dict[type[HootError], int] = {
     errors.InvalidRequest: 400, errors.UnknownQueue: 404, SlowBody: 408, errors.QueueExists: 409,
-    errors.MessageTooLarge: 413, UnknownEncoding: 415, TransactionExpired: 500,
+    errors.QueueClosed: 409, errors.MessageTooLarge: 413, UnknownEncoding: 415, TransactionExpired: 500,
     errors.NotOwner: 503, errors.Fenced: 503, errors.Throttled: 503, errors.UnknownOutcome: 503, errors.NoHost: 503,
     errors.DeadlineExceeded: 503, errors.HostUnreachable: 503, errors.MetadataUnavailable: 503,
     errors.StorageUnavailable: 503, errors.ServiceStopping: 503, errors.CorruptRecord: 500,

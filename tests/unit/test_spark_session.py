@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import pyspark
 import pytest
 
 from delivery.spark import pythons, session
@@ -46,5 +47,5 @@ def test_the_one_of_a_local_spark_is_this_one_without_the_archive_that_spark_put
         env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert told.stdout == f"{sys.executable} /spark/python/lib/py4j-src.zip:{tmp_path} ['a b', '*']\n"
-    monkeypatch.setattr(pythons.pyspark, "__path__", ["/opt/spark/python/pyspark"])
+    monkeypatch.setattr(pyspark, "__path__", ["/opt/spark/python/pyspark"])
     assert pythons.quick_python(tmp_path) == sys.executable, "which would not find PySpark without it"

@@ -18,7 +18,7 @@ from delivery.messaging.names import (
     shown_properties,
 )
 from delivery.metastore.records import QueueRecord, TopicRecord
-from delivery.model import QueueSettings
+from delivery.model import QueueSettings, check_settings
 
 _AT_ONCE: Final = 8
 """In threads: each waits for ZooKeeper."""
@@ -78,9 +78,9 @@ class Administration:
         self._records, self._queues = records, queues
         self._limiter = trio.CapacityLimiter(_AT_ONCE)
 
-    async def create(self, topic: Topic, wanted: Properties) -> None:
-        """A new topic. Raises QueueExists."""
-        settings = queue_settings(wanted.ttl_seconds)
+    async def create(self, topic: Topic, wanted: Properties, partitions: int = 1) -> None:
+        """A new topic. Raises QueueExists, InvalidRequest for partitions that cannot be so many."""
+        settings = check_settings(queue_settings(wanted.ttl_seconds, partitions))
         try:
             await self._run(
                 lambda: self._records.create_topic(topic.queue, settings, wanted.ttl_seconds, wanted.others)
@@ -104,8 +104,9 @@ class Administration:
 
     async def properties(self, topic: Topic) -> dict[str, str]:
         """A topic's properties as of now. Raises UnknownQueue."""
-        found = topic.of(await self._read(topic))
-        return shown_properties(found.generation, found.ttl_seconds, found.properties)
+        record = await self._read(topic)
+        found = topic.of(record)
+        return shown_properties(found.generation, found.ttl_seconds, found.properties, record.settings.partitions)
 
     async def names(self, namespace: str) -> list[str]:
         """The topics of a namespace, sorted; none in one that nobody uses."""

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from delivery.api.rest.codecs import wants_json
-from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueExists, UnknownQueue
+from delivery.errors import HootError, InvalidRequest, MessageTooLarge, QueueClosed, QueueExists, UnknownQueue
 from delivery.transactions.errors import (
     NoSuchWriter,
     TransactionConflict,
@@ -40,6 +40,7 @@ _STATUS: Final[tuple[tuple[type[HootError], int, str], ...]] = (
     (MessageTooLarge, 413, "send fewer messages at a time"),
     (UnknownQueue, 404, "create the topic with PUT"),
     (QueueExists, 409, "its properties are changed with PUT …/properties"),
+    (QueueClosed, 409, "hoot queue update --open lets publishers in again"),
     (TransactionExpired, 500, "begin another transaction"),
     (NoSuchWriter, 409, "begin another transaction with POST /v1/transactions"),
     (UnknownTransaction, 404, "begin one with POST /v1/transactions"),
@@ -54,7 +55,7 @@ STATUS_TEXTS: Final = {
     400: "What was sent means nothing here",
     404: "There is no such topic, or transaction",
     408: "The body did not come in time",
-    409: "There is a topic of that name, or the transaction has ended, or met with another one",
+    409: "There is a topic of that name, or it is closed, or the transaction has ended, or met with another one",
     413: "The body, or a message in it, is too large",
     415: "The body is compressed in a way that is not known here",
     500: "The transaction is too old, or the host failed",

@@ -11,6 +11,7 @@ from delivery.api.rest import texts
 from delivery.api.rest.requests import Published
 from delivery.api.rest.waits import WAIT_SECONDS_MAX
 from delivery.messaging.names import TTL_DEFAULT_SECONDS, TTL_MAX_SECONDS
+from delivery.model import PARTITIONS_MAX
 
 TOPICS: Final = "/v1/namespaces/{namespace}/topics"
 TOPIC: Final = f"{TOPICS}/{{topic}}"
@@ -65,6 +66,11 @@ _WAIT: Final = {
     "type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 0,
     "description": "seconds to wait for a first message where there is none",
 }  # fmt: skip
+_PARTITION: Final = {
+    "type": "integer", "minimum": 0, "maximum": PARTITIONS_MAX - 1,
+    "description": "of a topic of several; what is published without one goes to any, of a transaction to the same one",
+}  # fmt: skip
+_PARTITIONS: Final = {"type": "integer", "minimum": 1, "maximum": PARTITIONS_MAX, "default": 1}
 
 OPERATIONS: Final = (
     Operation(
@@ -72,7 +78,8 @@ OPERATIONS: Final = (
         answer=Body(list[str]),
     ),
     Operation(
-        name="create", method="PUT", path=TOPIC, summary="Make a topic", errors=(400, 409), body=_PROPERTIES
+        name="create", method="PUT", path=TOPIC, summary="Make a topic", errors=(400, 409), body=_PROPERTIES,
+        query={"partitions": _PARTITIONS},
     ),
     Operation(
         name="show", method="GET", path=TOPIC, summary="The properties of a topic, ttl and generation among them",
@@ -88,11 +95,11 @@ OPERATIONS: Final = (
     Operation(
         name="publish", method="POST", path=f"{TOPIC}/publish",
         summary="Publish messages; in a transaction without any, those that were stored under its pointer",
-        errors=(400, 404, 409), body=_PUBLISH, answer=_PUBLISHED,
+        errors=(400, 404, 409), body=_PUBLISH, answer=_PUBLISHED, query={"partition": _PARTITION},
     ),
     Operation(
         name="store", method="POST", path=f"{TOPIC}/store", summary="Store bodies for a later publish",
-        errors=(400, 404, 409), body=_PUBLISH,
+        errors=(400, 404, 409), body=_PUBLISH, query={"partition": _PARTITION},
     ),
     Operation(
         name="rollback", method="POST", path=f"{TOPIC}/rollback", summary="Take back what a publish answered with",
@@ -101,7 +108,7 @@ OPERATIONS: Final = (
     Operation(
         name="poll", method="POST", path=f"{TOPIC}/poll", summary="Messages from a place on", errors=(400, 404),
         body=Body(texts.Consume, "ConsumeRequest"), answer=Body(list[texts.Message], "ConsumeResponse"),
-        query={"wait": _WAIT},
+        query={"partition": _PARTITION, "wait": _WAIT},
     ),
 )  # fmt: skip
 """In the order in which they are told."""

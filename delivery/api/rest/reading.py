@@ -59,7 +59,7 @@ class Reading:
                 continue
             whole = header.length == len(chunk.data)
             batch = open_batch(chunk.data if whole else chunk.data[at : at + header.length], header)
-            if not is_aside(header, chunk.data, at):
+            if not is_aside(header):
                 yield self._poll.take(batch)
             elif batch.topics == [MARKER]:
                 async for stretch in self._of_markers(batch):

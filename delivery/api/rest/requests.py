@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -10,6 +11,9 @@ from delivery.errors import InvalidRequest
 from delivery.ids import ID_MAX, SEQUENCES_PER_MS
 from delivery.messaging.ids import number_of
 from delivery.messaging.marks import Rollback
+
+_PLACES: Final = 1 << 16
+"""The first sequence id of a record has the partition above its own 16 bits, so that a rollback names none."""
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -42,16 +46,25 @@ class Published(msgspec.Struct, frozen=True, rename="camel"):
     end_sequence_id: int
 
 
-def published(pointer: int, first: int, last: int) -> Published:
-    """The record of a range of numbers in the log."""
-    return Published(pointer, *divmod(first, SEQUENCES_PER_MS), *divmod(last, SEQUENCES_PER_MS))
+class Undo(NamedTuple):
+    """What is to be taken back, and in which partition."""
+
+    partition: int
+    what: Rollback
 
 
-def rollback_of(record: Published) -> Rollback:
+def published(pointer: int, partition: int, first: int, last: int) -> Published:
+    """The record of a range of numbers in the log of a partition."""
+    start_ms, start = divmod(first, SEQUENCES_PER_MS)
+    return Published(pointer, start_ms, partition * _PLACES + start, *divmod(last, SEQUENCES_PER_MS))
+
+
+def undo_of(record: Published) -> Undo:
     """What a record means. Raises InvalidRequest for one that no publish gave."""
     pointer = record.transaction_write_pointer
-    first = number_of(record.start_timestamp, record.start_sequence_id)
+    partition, sequence = divmod(record.start_sequence_id, _PLACES)
+    first = number_of(record.start_timestamp, sequence)
     last = number_of(record.end_timestamp, record.end_sequence_id)
     if pointer is None or not 0 <= first <= last <= ID_MAX:
         raise InvalidRequest("send the answer of a publish in a transaction, as it was")
-    return Rollback(pointer, first, last)
+    return Undo(partition, Rollback(pointer, first, last))

@@ -21,6 +21,7 @@ from delivery.api.rest.errors import SlowBody, error_response
 from delivery.api.rest.exchange import Exchange
 from delivery.api.rest.forwarding import Forwarder
 from delivery.api.rest.operations import OPERATIONS
+from delivery.api.rest.places import asked_partition, asked_partitions
 from delivery.api.rest.polls import Polls
 from delivery.api.rest.shortcut import Endpoint, Shortcut
 from delivery.api.rest.waits import Waits, wait_seconds
@@ -75,7 +76,8 @@ class TopicRoutes:
         return _json(await self._administration.names(request.path_params["namespace"]))
 
     async def _create(self, request: Request, body: bytes) -> Response:
-        await self._administration.create(_topic(request), read_properties(texts.read_properties(body)))
+        wanted = read_properties(texts.read_properties(body))
+        await self._administration.create(_topic(request), wanted, asked_partitions(request))
         return _DONE
 
     async def _update(self, request: Request, body: bytes) -> Response:
@@ -91,14 +93,16 @@ class TopicRoutes:
 
     async def _publish(self, request: Request, body: bytes) -> Response:
         codec = request_codec(request.headers)
-        record = await self._exchange.publish(_topic(request), codec.read_publish(body))
+        wanted = codec.read_publish(body)
+        record = await self._exchange.publish(_topic(request), wanted, asked_partition(request))
         if record is None:
             return _DONE
         answer = answer_codec(request.headers, codec)
         return Response(answer.write_published(record), headers={"content-type": answer.content_type})
 
     async def _store(self, request: Request, body: bytes) -> Response:
-        await self._exchange.store(_topic(request), request_codec(request.headers).read_publish(body))
+        wanted = request_codec(request.headers).read_publish(body)
+        await self._exchange.store(_topic(request), wanted, asked_partition(request))
         return _DONE
 
     async def _rollback(self, request: Request, body: bytes) -> Response:
@@ -108,10 +112,10 @@ class TopicRoutes:
     async def _poll(self, request: Request, body: bytes) -> Response:
         codec = request_codec(request.headers)
         wanted, answer = codec.read_consume(body), answer_codec(request.headers, codec)
-        seconds = wait_seconds(request)
+        partition, seconds = asked_partition(request), wait_seconds(request)
         slot = await self._polls.begin(patient=seconds > 0)
         try:
-            reading = await self._exchange.poll(_topic(request), wanted)
+            reading = await self._exchange.poll(_topic(request), wanted, partition)
             return await self._polls.answer(slot, reading, answer, seconds, request.receive)
         except BaseException:
             slot.give_back()

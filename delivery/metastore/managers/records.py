@@ -177,7 +177,7 @@ def check_persistence(info: PersistenceInfo) -> str | None:
         before = one
     until = 0
     for file in info.archived:
-        if not until < file.first_id <= file.until <= ID_MAX or min(file.messages, file.bytes) < 1 or file.crc < 0:
+        if not until < file.first_id <= file.until <= ID_MAX or file.messages < 0 or file.bytes < 1 or file.crc < 0:
             return f"{file} after {until}"
         until = file.until
     return None

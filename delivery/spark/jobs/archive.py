@@ -97,7 +97,8 @@ class Job:
     def planned(self) -> list[Archived]:
         """What there is to do."""
         self._read()
-        return [_summed(number, after, [], spans) for number, after, spans in self._by_partition(self._plan())]
+        filled = [one for one in self._plan() if one.messages]
+        return [_summed(number, after, [], spans) for number, after, spans in self._by_partition(filled)]
 
     def run(self, spread: Spread, at_once: int, progress: Progress) -> list[Archived]:
         """Do it. Raises ArchiveRefused and what `spread` does."""
@@ -135,7 +136,8 @@ class Job:
             there = held[name, number]
             end = there.last_id if self._end is None else min(self._end, there.last_id)
             days += _days(Span(name, number, self._until(number), end), there.first_id)
-        spans = self._hosts.tasks(days, 0)
+        # Days without messages as well: what the engine keeps for transactions counts for none, and is archived, too.
+        spans = self._hosts.tasks(days, 0, empty=True)
         return [
             Stretch(name, self._record.generation, one.partition, one.after, one.until, one.messages) for one in spans
         ]

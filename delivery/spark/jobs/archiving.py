@@ -31,7 +31,7 @@ def archive_stretch(hosts: Engine, folder: Path, stretch: Stretch) -> Written | 
     if held > messages:
         raise ArchiveRefused(
             f"the host gave {messages} of the {held} messages that {place[0]}/{place[1]} holds between ids"
-            f" {source.after} and {until}: is it of an older version?"
+            f" {source.after} and {until}"
         )
     return written
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delivery.batch import HEADER_BYTES, Header, open_batch, peek
+from delivery.batch import HEADER_BYTES, Header, is_aside, open_batch, peek
 from delivery.batch.arrow import pack
 from delivery.errors import ArchiveUnreadable, CorruptRecord
 
@@ -41,7 +41,8 @@ _ABOUT: Final = "hoot."
 """How the names of what a file tells of itself begin."""
 _BEYOND: Final = "beyond"
 Beyond = tuple[int, int]
-"""Of a row group in which batches cover ids behind those of their rows: the last one, and how many there are."""
+"""Of a row group with batches of the engine's own: the last id that one covers, and how many messages more it has than
+rows; fewer where rows are none."""
 
 
 class Writer:
@@ -68,13 +69,14 @@ class Writer:
         """The next batch. Raises CorruptRecord, OSError."""
         rows, raw = _rows_of(data, header)
         self._group.append(rows)
-        self.messages += header.span
+        self.messages += header.shown
         self.bytes += len(data)
         self.digest = google_crc32c.extend(self.digest, raw)
         self.first_id = self.first_id or header.base_id
         self.last_id = header.last_id
-        if more := header.span - header.count:
-            self._beyond[self._groups] = (header.last_id, self._beyond.get(self._groups, (0, 0))[1] + more)
+        if is_aside(header):
+            more = self._beyond.get(self._groups, (0, 0))[1] + header.shown - header.count
+            self._beyond[self._groups] = (header.last_id, more)
         self._group_bytes += len(data)
         if self._group_bytes >= GROUP_BYTES:
             self._flush()
@@ -146,7 +148,7 @@ def check(path: Path, messages: int, digest: int) -> None:
         for group in range(len(reader.groups)):
             for header, data in reader.batches(group):
                 found = google_crc32c.extend(found, data[:HEADER_BYTES])
-                count += header.span
+                count += header.shown
                 if header.base_id <= last_id:
                     raise ArchiveUnreadable(f"{path}: its batches are not in the order of their ids")
                 last_id = header.last_id

@@ -140,8 +140,7 @@ class ArchivedPartition:
         rank += sum(group.messages for group in groups[:number])
         if number == len(groups) or message_id < groups[number].first_id:
             return rank
-        ends = [(header.base_id, header.last_id) for header, _ in self._files.batches(path, number)]
-        return rank + sum(max(0, min(last, message_id) - base + 1) for base, last in ends)
+        return rank + sum(header.shown_up_to(message_id) for header, _ in self._files.batches(path, number))
 
     def _path(self, one: ArchivedRange) -> Path:
         return path_of(self.folder, self._key.queue, self._key.generation, self._key.partition, one)

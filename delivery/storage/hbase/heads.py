@@ -7,7 +7,8 @@
     24     8     messages of the partition before this batch, of all times
     32     8     bytes of batches before it, of all times
     40     8     1 when HBase removes the batch by itself after its time, else 0
-    48    64     the header of the batch (see delivery/batch/layout.py), with the length and checksum of what is read
+    48     8     messages of the batch before this one: its last ids
+    56    64     the header of the batch (see delivery/batch/layout.py), with the length and checksum of what is read
 
 Heads are a family of their own, so that walking over them reads no message.
 """
@@ -22,7 +23,7 @@ import msgspec
 from delivery.batch import HEADER_BYTES, Header, peek
 from delivery.errors import CorruptRecord
 
-_FIELDS: Final = struct.Struct(">qqqqqq")
+_FIELDS: Final = struct.Struct(">qqqqqqq")
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +36,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     messages_before: int
     bytes_before: int
     expires: bool
+    previous_shown: int
 
     def pack(self) -> bytes:
         """The cell."""
@@ -45,6 +47,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
             self.messages_before,
             self.bytes_before,
             self.expires,
+            self.previous_shown,
         )
         return fields + self.header.pack()
 
@@ -54,5 +57,5 @@ def unpack(cell: bytes) -> Head:
     header = peek(cell, _FIELDS.size)
     if header is None or len(cell) != _FIELDS.size + HEADER_BYTES:
         raise CorruptRecord(f"a batch's head has {len(cell)} bytes")
-    base, last, confirmed, messages, size, expires = _FIELDS.unpack_from(cell)
-    return Head(header, base, last, confirmed, messages, size, bool(expires))
+    base, last, confirmed, messages, size, expires, shown = _FIELDS.unpack_from(cell)
+    return Head(header, base, last, confirmed, messages, size, bool(expires), shown)

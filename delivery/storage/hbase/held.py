@@ -40,6 +40,8 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int = 0
     kept: Mark = Mark()
     """What lies before this was trimmed."""
+    last_shown: int = 0
+    """Messages of the last batch."""
 
     def plus(self, header: Header) -> Held:
         """With one more batch at its end."""
@@ -50,7 +52,7 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ranges = ranges[:-1]
         return Held(
             (*ranges, EpochIds(epoch, first_id, header.last_id)), header.base_id, header.last_id,
-            self.messages + header.span, self.bytes + header.length, self.kept,
+            self.messages + header.shown, self.bytes + header.length, self.kept, header.shown,
         )  # fmt: skip
 
     def trimmed(self, kept: Mark) -> Held:
@@ -67,7 +69,9 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def head_after(self, header: Header, *, expires: bool, confirmed: int) -> Head:
         """The head that a batch behind the last one gets."""
-        return Head(header, self.last_base, self.last_id, confirmed, self.messages, self.bytes, expires)
+        return Head(
+            header, self.last_base, self.last_id, confirmed, self.messages, self.bytes, expires, self.last_shown
+        )  # fmt: skip
 
     @property
     def end(self) -> Mark:
@@ -93,10 +97,12 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         `following` is the first head whose base is above it, None behind the last base.
         """
         last, base, before = self.last_id, self.last_base, Amount(self.messages, self.bytes)
+        shown = self.last_shown
         if following is not None:
-            last, base = following.previous_last, following.previous_base
+            last, base, shown = following.previous_last, following.previous_base, following.previous_shown
             before = Amount(following.messages_before, following.bytes_before)
-        return before - Amount(last - message_id, 0) if last > message_id and base >= self.kept.id else before
+        behind = min(shown, last - message_id) if base >= self.kept.id else 0
+        return before - Amount(behind, 0) if behind > 0 else before
 
 
 def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:

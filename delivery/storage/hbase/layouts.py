@@ -27,6 +27,8 @@ GATHER_BYTES: Final = 4 * 1024 * 1024
 SCAN_ROWS_MAX: Final = 2000
 GET_ROWS: Final = 1000
 GAP_ROWS: Final = 100
+GAP_BYTES: Final = 64 * 1024
+"""Of batches; what the engine keeps between the messages is no row that is counted."""
 
 
 class Incomplete(CorruptRecord):
@@ -155,7 +157,8 @@ def _runs(heads: Sequence[Head]) -> Iterator[Sequence[Head]]:
     """The heads in runs, between which more lies than a scan passes in the time in which another one begins."""
     start = 0
     for place, (one, two) in enumerate(pairwise(heads), start=1):
-        if two.messages_before - one.messages_before - one.header.span > GAP_ROWS:
+        rows = two.messages_before - one.messages_before - one.header.shown
+        if rows > GAP_ROWS or two.bytes_before - one.bytes_before - one.header.length > GAP_BYTES:
             yield heads[start:place]
             start = place
     yield heads[start:]

@@ -157,7 +157,7 @@ class Partition:
         """See `MessageStore.read`."""
         while True:
             held = self._held
-            if after >= held.last_id or held.messages == held.kept.messages:
+            if after >= held.last_id or held.bytes == held.kept.bytes:
                 return None
             try:
                 return read(self.place, self._layout, held, max(after + 1, held.kept.id), bytes_max, refuses)
@@ -206,7 +206,7 @@ class Partition:
         held = self._held
         unlimited = settings.ttl_seconds is None and settings.retention_bytes is None
         stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms, until)
-        if unlimited or stays or held.messages == held.kept.messages:
+        if unlimited or stays or held.bytes == held.kept.bytes:
             return 0
         kept, by_itself = self._find_kept(held, settings, now_ms, until)
         if kept.bytes > held.kept.bytes:

@@ -65,7 +65,7 @@ class Partition:
 
     def state(self) -> PartitionState:
         """What opening found out."""
-        parts = [(one.epoch, one.base_id, one.extent.last_id) for one in self._segments if one.extent.messages]
+        parts = [(one.epoch, one.base_id, one.extent.last_id) for one in self._segments if one.extent.end]
         return PartitionState(self._writer.last_id, self._writer.producers.snapshot(), by_epoch(parts, self.epoch))
 
     def write(self, batches: Sequence[Append], *, synced: bool = False) -> None:
@@ -109,7 +109,7 @@ class Partition:
     def bounds(self) -> Bounds:
         """See `MessageStore.bounds`."""
         held = [(segment.base_id, segment.extent) for segment in self._segments]
-        stored = [(base_id, extent) for base_id, extent in held if extent.messages]
+        stored = [(base_id, extent) for base_id, extent in held if extent.end]
         return Bounds(
             first_id=stored[0][0] if stored else 0,
             last_id=stored[-1][1].last_id if stored else self._writer.last_id,
@@ -134,7 +134,7 @@ class Partition:
         with refusals(f"trim {self.key}"):
             freed = self._drop(settings, now_ms, until)
             active = self._writer.active
-            aged = active is not None and active.extent.messages and active.base_id < oldest_kept_id(settings, now_ms)
+            aged = active is not None and active.extent.end and active.base_id < oldest_kept_id(settings, now_ms)
             if aged and self._writer.broken is None:
                 self._writer.seal()
                 freed += self._drop(settings, now_ms, until)

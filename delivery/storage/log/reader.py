@@ -95,8 +95,9 @@ class Reader:
         for start, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
                 inside = max(0, message_id - header.base_id + 1)
-                return Amount(before + inside, start + header.length * inside // header.span)
-            before += header.span
+                shown = before + header.shown_up_to(message_id)
+                return Amount(shown, start + header.length * inside // header.span)
+            before += header.shown
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 
     def _place(self, segment: Segment, after: int, end: int) -> int:

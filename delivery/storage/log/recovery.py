@@ -99,7 +99,7 @@ def _seal(tail: Segment, producers: Producers, partition: int, epochs: Epochs, d
         end, _, messages = tail.extent
         index.note(header.base_id, at, messages)
         producers.note(header)
-        tail.extent = Extent(end + header.length, header.last_id, messages + header.span)
+        tail.extent = Extent(end + header.length, header.last_id, messages + header.shown)
     end, acknowledged = tail.extent.end, epochs.noted(partition, tail.base_id)
     if end < acknowledged or (end < size and _batch_beyond(file, size, tail, partition)):
         raise CorruptRecord(f"segment {tail.log_path.name} is damaged at {end} of {max(size, acknowledged)} bytes")

@@ -146,7 +146,7 @@ class Writer:
             segment.index.note(header.base_id, end, messages)
             self.producers.note(header)
             end += header.length
-            messages += header.span
+            messages += header.shown
             self.last_id = header.last_id
         segment.extent = Extent(end, self.last_id, messages)
         self._pending = ()

@@ -49,6 +49,24 @@ def test_every_call_is_answered_alike_by_either_host(both: tuple[Topics, Topics]
     assert len(record) > 20
 
 
+def test_a_topic_of_several_partitions_is_served_by_both(both: tuple[Topics, Topics]) -> None:
+    assert both[0].call("PUT", "/several?partitions=4").status == 200
+    bodies = [b"%d" % number for number in range(40)]
+    for number, body in enumerate(bodies):
+        both[number % 2].publish("several", body)
+    tx = fresh_pointer()
+    both[0].store("several", b"stored", tx=tx)
+    record = both[1].publish("several", tx=tx)
+
+    def everything(client: Topics, reader: bytes | None = None) -> list[bytes]:
+        answers = [client.post("several", f"poll?partition={number}", poll_bytes(tx=reader)) for number in range(4)]
+        return sorted(one.payload for answer in answers for one in read_polled(answer.body))
+
+    assert everything(both[0]) == everything(both[1]) == sorted([*bodies, b"stored"])
+    assert both[0].rollback("several", record).status == 200
+    assert everything(both[1], transaction(tx, tx)) == sorted(bodies)
+
+
 def test_an_answer_that_is_handed_back_is_chunked_and_whole(both: tuple[Topics, Topics]) -> None:
     owner, other = both
     for _ in range(20):

@@ -12,6 +12,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from delivery import connect
 from delivery.embedded import EmbeddedZooKeeper
 from tests.integration.background import Background
-from tests.integration.embedded import eventually
+from tests.integration.embedded import NEVER, eventually
 from tests.integration.rest.conftest import several_on
 from tests.integration.several import Several, Watcher
 
@@ -46,7 +47,9 @@ class Cluster:
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The answer of any host: status 0 where nobody listens, 1 where none came."""
-        host = random.choice(self._hosts.catalog.hosts())
+        if not (hosts := self._hosts.catalog.hosts()):
+            return 0, None
+        host = random.choice(hosts)
         assert host.http_port is not None
         connection = http.client.HTTPConnection(host.address, host.http_port, timeout=60)
         try:
@@ -93,19 +96,34 @@ class Cluster:
         return found[-1]
 
     def kill(self, victim: str) -> None:
-        """Kill -9 the owner of the groups, or the one who manages transactions; and start it again."""
+        """Kill -9 the owner of the groups, the one who manages transactions, or `both` hosts; and start them again.
+
+        Of both the owner first, and the other one while it takes over.
+        """
         catalog = self._hosts.catalog
         found = catalog.transaction_manager() if victim == "manager" else catalog.partition(self._queue, 0)[0]
         names = [host.host for host in self._hosts.hosts]
-        process = self._hosts.processes[names.index(found.host if found is not None else "")]
-        process.kill()
-        before = set(names)
-        process.start()
-        (new,) = [host for host in catalog.hosts() if host.host not in before]
-        place = self._hosts.processes.index(process)
-        self._hosts.hosts[place] = new
+        first = names.index(found.host if found is not None else "")
+        self._hosts.processes[first].kill()
+        if victim == "both":
+            self._kill_taking_over(1 - first)
+            self._start(1 - first)
+        self._start(first)
         for topic in SIZES:
             self.insist("POST", f"{self.topics}/{topic}/poll", {"limit": 1})
+
+    def _kill_taking_over(self, number: int) -> None:
+        with ThreadPoolExecutor(1) as asking:
+            asked = asking.submit(self.ask, "POST", f"{self.topics}/{GROUPS}/poll", {"limit": 1})
+            NEVER.wait(random.random() / 2)  # anywhere in what it does for that
+            self._hosts.processes[number].kill()
+            asked.result()
+
+    def _start(self, number: int) -> None:
+        known = {host.host for host in [*self._hosts.catalog.hosts(), *self._hosts.hosts]}
+        self._hosts.processes[number].start()
+        (new,) = [host for host in self._hosts.catalog.hosts() if host.host not in known]
+        self._hosts.hosts[number] = new
 
     def committed(self, topic: str, transaction: str) -> list[str]:
         found = self.insist("POST", f"{self.topics}/{topic}/poll", {"transaction": transaction})
@@ -173,7 +191,7 @@ def perform(cluster: Cluster, name: str, kill: Callable[[str], None], *, undo: b
     return False
 
 
-@pytest.mark.parametrize("victim", ["owner", "manager"])
+@pytest.mark.parametrize("victim", ["owner", "manager", "both"])
 def test_no_group_is_seen_in_part_and_nothing_is_lost_that_was_committed(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, namespace: str, victim: str
 ) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from delivery import connect
 from delivery.model import QueueSettings
+from tests.integration.embedded import eventually
 from tests.integration.rest.conftest import client_of
-from tests.integration.several import Several
-from tests.topics import Answer, Topics
+from tests.integration.several import Several, Watcher
+from tests.topics import Answer, Topics, fresh_pointer, poll_bytes, publish_bytes, read_polled
 
 pytestmark = pytest.mark.integration
 
@@ -70,6 +71,43 @@ def test_properties_that_cannot_be_are_refused_before_the_topic_is_looked_for(
     assert topics.create("t", properties).status == 400
     assert topics.call("PUT", "/none/properties", properties).status == 400
     assert topics.call("GET").body == b"[]"
+
+
+def test_a_topic_of_several_partitions_is_polled_one_by_one_and_pushed_from_all(
+    topics: Topics, hosts: Several, namespace: str
+) -> None:
+    for wrong in ("0", "32768", "many", "-1", "1.5", ""):
+        assert topics.call("PUT", f"/t?partitions={wrong}").status == 400
+    assert is_empty(topics.call("PUT", "/t?partitions=3", b'{"ttl": 100}'))
+    assert shown(topics, "t") == {"ttl": "100", "generation": "1", "partitions": "3"}
+    topics.call("PUT", "/t/properties", b'{"partitions": 9}')
+    assert shown(topics, "t") == {"ttl": "604800", "generation": "1", "partitions": "3"}
+
+    def polled(partition: int) -> list[bytes]:
+        answer = topics.post("t", f"poll?partition={partition}", poll_bytes())
+        assert answer.status == 200
+        return [one.payload for one in read_polled(answer.body)]
+
+    tx = fresh_pointer()
+    with Watcher(hosts.zookeeper, f"{namespace}.t") as watcher:
+        for number in range(3):
+            assert topics.post("t", f"publish?partition={number}", publish_bytes(b"%d" % number)).status == 200
+        topics.store("t", b"stored", tx=tx)
+        record = topics.publish("t", tx=tx)
+        assert sorted(polled(0) + polled(1) + polled(2)) == [b"0", b"1", b"2", b"stored"]
+        eventually(lambda: watcher.distinct() == 4, "all of it is pushed")
+    assert topics.rollback("t", record).status == 200
+    for query in ("", "?partition=3", "?partition=x", "?partition=-1", "?partition="):
+        assert topics.post("t", f"poll{query}", poll_bytes()).status == 400, query
+        if query:
+            assert topics.post("t", f"publish{query}", publish_bytes(b"a")).status == 400, query
+            assert topics.post("t", f"store{query}", publish_bytes(b"a", tx=tx)).status == 400, query
+    assert topics.post("none", "poll?partition=3", poll_bytes()).status == 404
+    assert sorted(polled(0) + polled(1) + polled(2)) == [b"0", b"1", b"2", b"stored"]
+    assert topics.call("DELETE", "/t").status == 200
+    assert is_empty(topics.create("t"))
+    assert shown(topics, "t")["generation"] == "2"
+    assert topics.bodies("t") == []
 
 
 def test_topics_are_listed_by_namespace_and_reached_through_no_other(

@@ -57,7 +57,7 @@ def trim(client: Client, running: Engine, name: str) -> None:
     running.host.start()
 
 
-def options(running: Engine, queue: str, *, stream: bool = False, **others: str) -> ReadOptions:
+def options(running: Engine, queue: str, others: dict[str, str], *, stream: bool = False) -> ReadOptions:
     return read_options({"queue": queue, "zookeeper": running.address, **others}, stream=stream)
 
 
@@ -67,7 +67,7 @@ def rows(reader: Any, tasks: list[InputPartition]) -> int:
 
 def test_a_batch_whose_messages_are_dropped_before_they_are_read_fails(client: Client, trimming: Engine) -> None:
     queue = filled(client, "batch")
-    readers = [HootReader(options(trimming, queue, failOnDataLoss=word)) for word in ("true", "false")]
+    readers = [HootReader(options(trimming, queue, {"failOnDataLoss": word})) for word in ("true", "false")]
     planned = [reader.partitions() for reader in readers]
     first = planned[0][0].span[2] + 1  # type: ignore[attr-defined]
     trim(client, trimming, queue)
@@ -76,8 +76,8 @@ def test_a_batch_whose_messages_are_dropped_before_they_are_read_fails(client: C
     assert 0 < rows(readers[1], planned[1]) < COUNT
     begins = {"startingOffsets": f'{{"batch": {{"0": {first}}}}}'}
     with pytest.raises(InvalidRequest, match="holds nothing before id"):
-        HootReader(options(trimming, queue, **begins)).partitions()
-    lenient = HootReader(options(trimming, queue, **begins, failOnDataLoss="false"))
+        HootReader(options(trimming, queue, begins)).partitions()
+    lenient = HootReader(options(trimming, queue, begins | {"failOnDataLoss": "false"}))
     assert 0 < rows(lenient, lenient.partitions()) < COUNT
 
 
@@ -86,7 +86,7 @@ def test_a_stream_that_limits_hold_back_tells_what_vanished_before_it(client: Cl
     found = []
     for word in ("true", "false"):
         given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "failOnDataLoss": word}
-        reader = HootStreamReader(options(trimming, queue, stream=True, **given))
+        reader = HootStreamReader(options(trimming, queue, given, stream=True))
         begin = reader.initialOffset()
         found.append((reader, reader.latestOffset(begin, reader.getDefaultReadLimit())))
     trim(client, trimming, queue)
