@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from delivery import wall
-from delivery.client.calls import Calls, partition_info
+from delivery.client.calls import Calls, count_messages, partition_info
 from delivery.errors import InvalidRequest, UnknownPartition, UnknownSubscription
 from delivery.ids import EARLIEST, LATEST, MessageId, Start, check_start, first_id_at, is_message_id
 from delivery.metastore.catalog import Catalog
@@ -94,9 +94,7 @@ class Positions:
         low, high = sorted((before, to.position))
         messages = 0
         if low < high:
-            count = self._calls.call(
-                queue, partition, "countMessages", queue, partition, low, high, timeout=ASK_SECONDS
-            )
+            count = count_messages(self._calls.call, queue, partition, low, high, timeout=ASK_SECONDS)
             messages = int(count)
         parked = sum(len(one.ids) for one in to.parked)
         return Move(partition, MessageId(before), MessageId(to.position), messages, parked)
