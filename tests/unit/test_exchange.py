@@ -30,10 +30,7 @@ from delivery.errors import (
 from delivery.messaging.names import queue_settings
 from delivery.metastore.records import QueueRecord, TopicRecord
 from delivery.storage.base import Amount, Chunk
-from delivery.transactions.errors import (
-    NoSuchWriter,
-    TransactionExpired,
-)
+from delivery.transactions.errors import NoSuchWriter, TransactionExpired
 from delivery.transactions.pointers import first_run
 from tests.hosting import Scene, ScriptedCluster, play
 from tests.topics import transaction
@@ -53,10 +50,7 @@ def scene() -> Scene:
 
 
 def tell(story: Callable[[Scene, Exchange], Awaitable[None]]) -> None:
-    async def told(stage: Scene) -> None:
-        await story(stage, exchange(stage))
-
-    play(told, scene())
+    play(lambda stage: story(stage, exchange(stage)), scene())
 
 
 def exchange(stage: Scene, known: Writers | None = None, messages_max: int = 0) -> Exchange:
