@@ -94,8 +94,7 @@ class Positions:
         low, high = sorted((before, to.position))
         messages = 0
         if low < high:
-            count = count_messages(self._calls.call, queue, partition, low, high, timeout=ASK_SECONDS)
-            messages = int(count)
+            messages = count_messages(self._calls.call, queue, partition, low, high, timeout=ASK_SECONDS)
         parked = sum(len(one.ids) for one in to.parked)
         return Move(partition, MessageId(before), MessageId(to.position), messages, parked)
 
