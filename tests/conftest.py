@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,11 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 settings.register_profile("hoot", deadline=None, max_examples=40)
 settings.register_profile("nightly", deadline=None, max_examples=400)  # see the Makefile
 settings.load_profile("hoot")
+
+# A shell's background jobs ignore Ctrl-C, what nohup starts ignores a closed terminal, and programs inherit that.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 @pytest.fixture(scope="session")

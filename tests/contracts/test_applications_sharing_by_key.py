@@ -96,7 +96,10 @@ def test_it_is_paused_moved_and_put_back_as_any_other(world: World) -> None:
     world.client.restore_snapshot(world.queue_name, "billing", "before", force=True)
     queue.put(b"last/0", key=b"last")
     world.until(lambda: b"last/0" in handled(*handlers), "it goes on where the snapshot was taken")
-    assert len(handled(*handlers)) == 2 * len(messages) + 1
+    others = [
+        body for body in handled(*handlers) if body != b"last/0"
+    ]  # may come before the move, too
+    assert others == bodies([*messages, *messages])
 
 
 def test_with_another_kind_it_goes_on_with_nothing_lost(world: World) -> None:
