@@ -96,9 +96,7 @@ def test_it_is_paused_moved_and_put_back_as_any_other(world: World) -> None:
     world.client.restore_snapshot(world.queue_name, "billing", "before", force=True)
     queue.put(b"last/0", key=b"last")
     world.until(lambda: b"last/0" in handled(*handlers), "it goes on where the snapshot was taken")
-    others = [
-        body for body in handled(*handlers) if body != b"last/0"
-    ]  # may come before the move, too
+    others = [body for body in handled(*handlers) if body != b"last/0"]  # may come before the move, too
     assert others == bodies([*messages, *messages])
 
 
