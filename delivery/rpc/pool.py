@@ -51,10 +51,10 @@ class Pool:
         call may take, Closed.
         """
         key = (address, port)
-        candidates = self._borrow(key)
+        self._borrow(key)
         connection = None
         try:
-            connection = self._first_usable(key, candidates) or BlockingConnection(
+            connection = self._usable(key) or BlockingConnection(
                 address, port, connect_deadline=self._connect_deadline, call_deadline=self._call_deadline
             )
             yield connection
@@ -71,8 +71,8 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def _borrow(self, key: Address) -> list[Idle]:
-        """Wait for the right to one connection of the address; gives the idle ones, to choose from."""
+    def _borrow(self, key: Address) -> None:
+        """Wait for the right to one connection of the address."""
         with self._changed:
             free = self._changed.wait_for(
                 lambda: self._closed or self._lent.get(key, 0) < self._connections_max, self._call_deadline
@@ -82,22 +82,31 @@ class Pool:
             if not free:
                 raise Throttled(f"all {self._connections_max} connections to {key[0]}:{key[1]} are in use")
             self._lent[key] = self._lent.get(key, 0) + 1
-            return self._idle.pop(key, [])
 
-    def _first_usable(self, key: Address, candidates: list[Idle]) -> BlockingConnection | None:
-        """The one that was used last, if it is still good; the others return, the bad and the old ones are closed."""
-        oldest = monotonic() - self._idle_seconds
-        good = []
-        for connection, since in candidates:
-            if since > oldest and connection.usable:
-                good.append((connection, since))
-            else:
+    def _usable(self, key: Address) -> BlockingConnection | None:
+        """The idle one that was used last, if one is still good; those that are not are closed.
+
+        Whoever has the right to a connection takes one and leaves the others: no other has to make a new one meanwhile.
+        """
+        while True:
+            chosen, old = self._choose(key)
+            for connection in old:
                 connection.close()
-        chosen = good.pop()[0] if good else None
-        if good:
-            with self._changed:
-                self._idle.setdefault(key, []).extend(good)
-        return chosen
+            if chosen is None or chosen.usable:
+                return chosen
+            chosen.close()
+
+    def _choose(self, key: Address) -> tuple[BlockingConnection | None, list[BlockingConnection]]:
+        """The idle one that was used last, and those that nobody has used for too long."""
+        oldest = monotonic() - self._idle_seconds
+        with self._changed:
+            kept = self._idle.pop(key, [])
+            young = [one for one in kept if one[1] > oldest]
+            old = [connection for connection, since in kept if since <= oldest]
+            chosen = young.pop()[0] if young else None
+            if young:
+                self._idle[key] = young
+        return chosen, old
 
     def _give_back(self, key: Address, connection: BlockingConnection | None) -> None:
         with self._changed:

@@ -1,4 +1,4 @@
-"""The clients of `delivery.rpc`, trio and blocking, and the pool: what they tell when the other end misbehaves."""
+"""The clients of `delivery.rpc`, trio and blocking: what they tell when the other end misbehaves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from delivery.errors import (
     DeadlineExceeded,
     HootError,
     HostUnreachable,
-    NotOwner,
     SubscriberUnreachable,
-    Throttled,
 )
 from delivery.rpc.blocking import BlockingConnection
 from delivery.rpc.connection import Connection
-from delivery.rpc.pool import Pool
-from delivery.rpc.server import ServerLimits, open_listeners
+from delivery.rpc.server import open_listeners
 from tests.unit.rpc_peers import (
     HELLO,
     SECONDS,
@@ -247,57 +244,3 @@ def test_a_call_interrupted_in_the_middle_breaks_its_connection(monkeypatch: pyt
 
 
 # -- the pool -------------------------------------------------------------------------------------------------------
-
-
-def test_a_pool_uses_a_connection_again_and_drops_one_that_its_host_closed() -> None:
-    async def story() -> None:
-        pool = Pool()
-        call = lambda port: pool.call("127.0.0.1", port, "publish", "q", 3, b"x", None).baseId  # noqa: E731
-        async with serving("RegionHost", ServerLimits(idle_seconds=0.3)) as (server, port):
-            for _ in range(5):
-                assert await trio.to_thread.run_sync(call, port) == 3
-            assert (server.counters.connections, server.counters.calls) == (1, 5)
-            await until(lambda: server.counters.connections == 0)
-            assert await trio.to_thread.run_sync(call, port) == 3
-            pool.close()
-            await until(lambda: server.counters.connections == 0)
-
-    trio.run(story)
-
-
-def test_a_pool_keeps_a_connection_after_an_error_that_was_an_answer() -> None:
-    def calls(port: int) -> None:
-        pool = Pool()
-        for _ in range(3):
-            with pytest.raises(NotOwner):
-                pool.call("127.0.0.1", port, "publish", "elsewhere", 1, b"", None)
-        pool.close()
-
-    async def story() -> None:
-        async with serving("RegionHost") as (server, port):
-            await trio.to_thread.run_sync(calls, port)
-            assert server.counters.calls == 3
-            assert server.counters.connections <= 1
-
-    trio.run(story)
-
-
-def test_a_pool_lends_no_more_than_its_limit() -> None:
-    def exhaust(port: int) -> None:
-        pool = Pool(connections_max=2, call_deadline=0.1)
-        with (
-            pool.connection("127.0.0.1", port),
-            pool.connection("127.0.0.1", port),
-            pytest.raises(Throttled),
-            pool.connection("127.0.0.1", port),
-        ):
-            pass
-        with pool.connection("127.0.0.1", port) as connection:
-            assert connection.usable
-        pool.close()
-
-    async def story() -> None:
-        async with serving("RegionHost") as (_, port):
-            await trio.to_thread.run_sync(exhaust, port)
-
-    trio.run(story)
