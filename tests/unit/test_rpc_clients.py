@@ -241,6 +241,3 @@ def test_a_call_interrupted_in_the_middle_breaks_its_connection(monkeypatch: pyt
             await trio.to_thread.run_sync(interrupted, port)
 
     trio.run(story)
-
-
-# -- the pool -------------------------------------------------------------------------------------------------------
