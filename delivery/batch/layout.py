@@ -98,6 +98,10 @@ class Header(msgspec.Struct, frozen=True, gc=False):
         """How many of these are not above an id."""
         return self.shown - min(self.shown, max(0, self.last_id - message_id))
 
+    def length_up_to(self, message_id: int) -> int:
+        """How many of its bytes its ids up to one take, as if each took as many; for ids below its end."""
+        return self.length * max(0, message_id - self.base_id + 1) // self.span
+
     def pack(self) -> bytes:
         """The 64 bytes, checksum included."""
         fields = _FIELDS.pack(

@@ -102,8 +102,7 @@ class MemoryPartition:
         if place == len(self._batches):
             return whole
         cut = self._batches[place][0]
-        inside = max(0, message_id - cut.base_id + 1)
-        return whole + Amount(cut.shown_up_to(message_id), cut.length * inside // cut.span)
+        return whole + Amount(cut.shown_up_to(message_id), cut.length_up_to(message_id))
 
     def _excess(self, bytes_max: int) -> int:
         """How many of the oldest batches are too many for `bytes_max`; the newest one always stays."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery import Client, Queue, connect
+from delivery import Client, Queue
 from delivery.client import Backlog, NewMessage
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError, QueueFull
@@ -35,12 +35,6 @@ SOON = 0.5
 def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
     with hosted(zookeeper, tmp_path) as started:
         yield started
-
-
-@pytest.fixture
-def client(running: Engine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def filled(client: Client, name: str = "orders") -> Queue:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery import Client, connect
+from delivery import Client
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import ListenerRefused
 from delivery.metastore.catalog import open_catalog
@@ -34,12 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(zookeeper: EmbeddedZooKeeper, folder: Path) -> Iterator[Engine]:
     with hosted(zookeeper, folder, "--listener-networks", "127.0.0.9/32,10.0.0.0/8") as started:
         yield started
-
-
-@pytest.fixture
-def client(running: Engine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def ignore(message: Message) -> None: ...

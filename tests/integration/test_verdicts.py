@@ -34,12 +34,6 @@ def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
         yield started
 
 
-@pytest.fixture
-def client(running: Engine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
-
-
 def check(running: Engine, *arguments: str) -> tuple[int, str]:
     """Exit status and line of `hoot check`."""
     done = call(["check", *arguments], b"", environment(running.address))

@@ -94,9 +94,7 @@ class Reader:
         at, before = self._files.index(segment).find(message_id)
         for start, header in walk(self._files.open(segment), at, end):
             if header.last_id >= message_id:
-                inside = max(0, message_id - header.base_id + 1)
-                shown = before + header.shown_up_to(message_id)
-                return Amount(shown, start + header.length * inside // header.span)
+                return Amount(before + header.shown_up_to(message_id), start + header.length_up_to(message_id))
             before += header.shown
         raise CorruptRecord(f"{segment.log_path.name} ends below id {message_id}")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 
 import pytest
 import trio
 import trio.testing
 
-from delivery import Client, NewMessage, connect
+from delivery import Client, NewMessage
 from delivery.errors import InvalidRequest
 from subscriber import AsyncSubscriber, Message, RetryPolicy, Subscriber
 from tests.integration.embedded import eventually
@@ -28,12 +27,6 @@ KEYS = RetryPolicy(order="key", first_seconds=0.05, jitter=0)
 @pytest.fixture
 def address(running: Engine) -> str:
     return running.address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with connect(address) as connected:
-        yield connected
 
 
 @pytest.fixture

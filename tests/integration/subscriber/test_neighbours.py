@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 import trio
 
-from delivery import Client, connect
+from delivery import Client
 from subscriber import ManualMessage, Message, Subscriber
 from tests.integration.embedded import eventually
 from tests.integration.engine import Engine
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.integration
 SECONDS = 30.0
 EACH = 30
 QUEUES = ("sync", "async", "held", "manual", "quick")
-
-
-@pytest.fixture
-def client(running: Engine) -> Iterator[Client]:
-    with connect(running.address) as connected:
-        yield connected
 
 
 def test_a_subscription_that_hangs_or_is_held_costs_the_others_nothing_and_the_verdict_says_which(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -30,12 +29,6 @@ LIMIT = 0.4
 @pytest.fixture
 def address(running: Engine) -> str:
     return running.address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with connect(address) as connected:
-        yield connected
 
 
 @pytest.fixture
