@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from delivery.embedded.ports import check_free, free_port
+from delivery.errors import PortInUse
 from tests.integration.cli.calling import Done, call
 from tests.integration.embedded import ROOT, eventually
 
@@ -49,16 +51,16 @@ class Child:
     def _read(stream: Any, lines: list[str]) -> None:
         lines.extend(iter(stream.readline, ""))
 
-    def says(self, pattern: str) -> re.Match[str]:
-        """Wait for a line that matches."""
+    def says(self, pattern: str, times: int = 1) -> re.Match[str]:
+        """Wait for a line that matches, or as many; the first of them."""
         found: list[re.Match[str]] = []
 
         def look() -> bool:
-            found.extend(match for line in list(self.lines) if (match := re.search(pattern, line)))
-            return bool(found) or self.process.poll() is not None
+            found[:] = [match for line in list(self.lines) if (match := re.search(pattern, line))]
+            return len(found) >= times or self.process.poll() is not None
 
         eventually(look, pattern, SECONDS)
-        assert found, f"{pattern} was never said, but {self.lines} and {self.errors}"
+        assert len(found) >= times, f"{pattern} was said {len(found)} times; {self.lines} and {self.errors}"
         return found[0]
 
     def end(self, number: int) -> int:
@@ -125,11 +127,15 @@ class Hoot:
         return found
 
 
-def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port: int = trial.getsockname()[1]
-        return port
+def free_ports(count: int) -> int:
+    """The first of as many consecutive free ports, none of which an outgoing connection can have meanwhile."""
+    for _ in range(100):
+        first = free_port(None)
+        with contextlib.suppress(PortInUse):
+            for port in range(first, first + count):
+                check_free(port)
+            return first
+    raise AssertionError(f"no {count} consecutive free ports")
 
 
 @contextlib.contextmanager

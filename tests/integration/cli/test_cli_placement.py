@@ -15,7 +15,7 @@ import pytest
 
 from delivery import connect
 from delivery.embedded import EmbeddedZooKeeper
-from tests.integration.cli.running import Child, Hoot, free_port
+from tests.integration.cli.running import Child, Hoot, free_ports
 from tests.integration.embedded import descendants, eventually, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -27,7 +27,7 @@ def three(zookeeper: str, folder: Path) -> Iterator[Child]:
     arguments = ["serve", "--zookeeper", zookeeper, "--data", str(folder), "--processes", "3"]
     arguments += ["--port", "0", "--http-port", "0", "--session-timeout", "2s", "--set", "rebalance_seconds=0"]
     with Child(*arguments) as child:
-        eventually(lambda: sum("listens on" in line for line in child.lines) == 3, "three hosts listen", 60)
+        child.says("listens on", times=3)
         yield child
 
 
@@ -138,11 +138,11 @@ def test_children_end_with_a_parent_that_is_killed(serving: Child) -> None:
 def test_given_ports_are_the_first_of_consecutive_ones_and_a_taken_one_ends_the_start(
     zookeeper_hosts: str, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = free_ports(3)
     start = ["serve", "--zookeeper", zookeeper_hosts, "--data", str(tmp_path / "data"), "--processes", "2", "--no-http"]
     hoot = Hoot(zookeeper_hosts)
     with Child(*start, "--port", str(port)) as child:
-        eventually(lambda: sum("listens on" in line for line in child.lines) == 2, "two hosts listen", 60)
+        child.says("listens on", times=2)
         hosts: list[dict[str, Any]] = hoot.json("host", "list")
         assert sorted(host["port"] for host in hosts) == [port, port + 1]
         assert [host["http_port"] for host in hosts] == [None, None]

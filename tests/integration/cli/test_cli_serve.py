@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.calling import call
-from tests.integration.cli.running import SECONDS, Child, Hoot, environment, free_port, taken_port
+from tests.integration.cli.running import SECONDS, Child, Hoot, environment, free_ports, taken_port
 from tests.integration.embedded import eventually
 
 pytestmark = pytest.mark.integration
 
 
 def test_without_a_zookeeper_the_error_says_what_to_start() -> None:
-    hoot = Hoot(f"127.0.0.1:{free_port()}")
+    hoot = Hoot(f"127.0.0.1:{free_ports(1)}")
     told = hoot.refused("queue", "list")
     assert (told["error"], told["retryable"]) == ("metadata_unavailable", True)
     assert "hoot serve" in told["message"] + (told["hint"] or "")
@@ -146,7 +146,7 @@ def listed(hoot: Hoot, queue: str) -> bool:
 
 
 def test_an_embedded_zookeeper_by_itself(tmp_path: Path) -> None:
-    port = str(free_port())
+    port = str(free_ports(1))
     with Child("zookeeper", "--data", str(tmp_path), "--port", port) as child:
         child.says(f"listens on 127.0.0.1:{port}")
         assert child.says("HOOT_ZOOKEEPER=(.*)")[1] == f"127.0.0.1:{port}"
