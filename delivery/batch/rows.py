@@ -7,6 +7,8 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from delivery.batch.encode import Columns, Row, assemble, assemble_plain
 
 
@@ -38,6 +40,18 @@ class Rows:
             self._topics.append(topic)
             self._blocks.append(block)
         self.bodies.append(body)
+
+    def extend(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Add rows that have a body and this topic alone, behind the others."""
+        if self.plain == topic or not self.bodies:
+            self.plain = topic
+        else:
+            self._widen()
+            count = len(bodies)
+            self._keys += [None] * count
+            self._topics += [topic] * count
+            self._blocks += [b""] * count
+        self.bodies += bodies
 
     def encode(self, partition: int, producer_id: int, producer_sequence: int) -> bytes:
         """The rows as a batch (see `encode.encode`); there must be at least one."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import trio
@@ -22,7 +22,8 @@ from delivery.bench.gauging import Cost
 from delivery.bench.report import Result, with_latencies
 from delivery.bench.stage import Setup, beside_raw, publisher_for, put_all, queue_for, rated
 from delivery.client import Queue
-from delivery.client.aio_queue import AsyncPublisher, AsyncQueue
+from delivery.client.aio_publisher import AsyncPublisher
+from delivery.client.aio_queue import AsyncQueue
 from delivery.client.publisher import PublishedMessage, Receipt
 
 LIST: Final = 1000
@@ -38,7 +39,7 @@ BY: Final = {
 T = TypeVar("T")
 
 
-class Awaited(NamedTuple):
+class Awaited(msgspec.Struct, gc=False):
     """A message that its caller waited for, so many nanoseconds."""
 
     stored: PublishedMessage

@@ -7,8 +7,10 @@ partition cannot send, it stays open and grows instead, so that batches become l
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from time import monotonic, sleep
 
 import msgspec
@@ -47,6 +49,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if wrong:
             raise InvalidRequest("; ".join(wrong))
         return self
+
+
+class Plain:
+    """Messages without a key, a topic or headers, all checked, which may go to any partition."""
+
+    __slots__ = ("_ends", "bodies")
+
+    def __init__(self, bodies: Sequence[bytes]) -> None:
+        self.bodies = bodies
+        self._ends = list(accumulate(map(ROW_BYTES.__add__, map(len, bodies)), initial=0))
+        """How many bytes those before each place count for."""
+
+    def size(self, at: int, end: int) -> int:
+        """How many bytes those from `at` to before `end` count for."""
+        return self._ends[end] - self._ends[at]
+
+    def fitting(self, at: int, room: int) -> int:
+        """The last place up to which those from `at` on fit into so many bytes."""
+        return bisect_right(self._ends, self._ends[at] + room, at) - 1
 
 
 class Grant:
@@ -103,22 +124,25 @@ class Accumulator:
         `pointer` is that of the message's transaction: those of another one, or of none, are in other batches, for a
         batch is refused as a whole.
         """
-        number = self._router.route(row[1], partition)
-        self._regain()
-        batch = self._fitting(number, size, pointer)
-        if batch is None and row[1] is None and partition is None:
-            number = self._router.sticky  # closing the full one has changed it
-            batch = self._fitting(number, size, pointer)
-        if batch is None:
-            batch = self._open[number] = Batch(number, now + self._limits.linger, now + timeout, now, pointer)
-            self.unsettled[batch] = None
-        batch.deadline = max(batch.deadline, now + timeout)
+        batch = self._joining(row[1], partition, size, now, now + timeout, pointer)
         batch.rows.append(row)
-        batch.size += size
-        self._room -= size
-        if number == self._router.sticky:
-            self._grant(batch)
+        self._add(batch, size)
         return batch
+
+    def place_plain(
+        self, plain: Plain, at: int, now: float, timeout: float, pointer: int = 0
+    ) -> tuple[Batch, int]:  # fmt: skip
+        """The batch that one or more messages from the place `at` have joined as its last rows, and the place behind.
+
+        For the rest see `place`; check that the first of them fits before.
+        """
+        batch = self._joining(None, None, plain.size(at, at + 1), now, now + timeout, pointer)
+        limits = self._limits
+        room = min(limits.batch_bytes - batch.size, self._room)
+        end = max(at + 1, min(plain.fitting(at, room), at + limits.batch_messages - len(batch.rows)))
+        batch.rows.extend("", plain.bodies[at:end])
+        self._add(batch, plain.size(at, end))
+        return batch, end
 
     def take(self, partition: int, now: float, *, full: bool = False) -> Batch | None:
         """The next batch of a partition that may be sent now, or if it is full; it takes no more messages."""
@@ -178,6 +202,28 @@ class Accumulator:
         held = [batch for waiting in self._closed.values() for batch in waiting]
         self._closed.clear()
         return held
+
+    def _joining(
+        self, key: bytes | None, partition: int | None, size: int, now: float, deadline: float, pointer: int
+    ) -> Batch:  # fmt: skip
+        """The open batch for a message of that size; without the grant."""
+        number = self._router.route(key, partition)
+        self._regain()
+        batch = self._fitting(number, size, pointer)
+        if batch is None and key is None and partition is None:
+            number = self._router.sticky  # closing the full one has changed it
+            batch = self._fitting(number, size, pointer)
+        if batch is None:
+            batch = self._open[number] = Batch(number, now + self._limits.linger, deadline, now, pointer)
+            self.unsettled[batch] = None
+        batch.deadline = max(batch.deadline, deadline)
+        return batch
+
+    def _add(self, batch: Batch, size: int) -> None:
+        batch.size += size
+        self._room -= size
+        if batch.partition == self._router.sticky:
+            self._grant(batch)
 
     def _fitting(self, number: int, size: int, pointer: int) -> Batch | None:
         """The open batch of a partition if the message fits; one that is too full for it, or another's, is closed."""

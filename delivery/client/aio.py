@@ -25,7 +25,8 @@ import trio
 
 from delivery.client import client as blocking
 from delivery.client.admin import QueueInfo
-from delivery.client.aio_queue import AsyncPublisher, AsyncQueue, AsyncReceipt, AsyncScanner, hop
+from delivery.client.aio_publisher import AsyncPublisher, AsyncReceipt, hop
+from delivery.client.aio_queue import AsyncQueue, AsyncScanner
 from delivery.client.aio_transactions import AsyncManager, AsyncTransaction
 from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.explaining import Explained

@@ -1,33 +1,24 @@
-"""The queues, publishers and scanners of the trio face (see `aio`)."""
+"""The queues and scanners of the trio face (see `aio`)."""
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import trio
 
+from delivery.client.aio_publisher import AsyncPublisher, hop
 from delivery.client.outgoing import Bytes, NewMessage
-from delivery.client.publisher import Publisher
 from delivery.client.queue import PartitionBounds, Queue
-from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.receipts import PublishedMessage
 from delivery.client.scanners import FOLLOW_SECONDS, NEXT_BATCH_MAX, Scanner
-from delivery.errors import DeadlineExceeded, ScannerClosed
-from delivery.ids import MessageId
+from delivery.errors import ScannerClosed
 from delivery.model import Message, QueueSettings
 
 READ_AHEAD = 1000
 """Messages that a scanner takes per hop to a thread."""
-
-T = TypeVar("T")
-
-
-async def hop(call: Callable[..., T], *args: Any, **options: Any) -> T:  # noqa: ANN401
-    """Call in a thread."""
-    return await trio.to_thread.run_sync(partial(call, *args, **options))
 
 
 class AsyncQueue:
@@ -91,78 +82,6 @@ class AsyncQueue:
     async def count(self, partition: int, after: int, until: int = 0) -> int:
         """See Queue.count."""
         return await hop(self._queue.count, partition, after, until)
-
-
-class AsyncReceipt:
-    """See Receipt."""
-
-    __slots__ = ("_receipt",)
-
-    def __init__(self, receipt: Receipt) -> None:
-        self._receipt = receipt
-
-    def done(self) -> bool:
-        """See Receipt.done."""
-        return self._receipt.done()
-
-    async def result(self, timeout: float | None = None) -> PublishedMessage:
-        """See Receipt.result. Cancelling it changes nothing for the message."""
-        if not self._receipt.done():
-            told, token = trio.Event(), trio.lowlevel.current_trio_token()
-
-            def tell(_: Receipt) -> None:
-                with contextlib.suppress(trio.RunFinishedError):
-                    token.run_sync_soon(told.set)
-
-            self._receipt.add_done_callback(tell)
-            with trio.move_on_after(float("inf") if timeout is None else timeout):
-                await told.wait()
-            if not self._receipt.done():
-                raise DeadlineExceeded(f"no answer within {timeout:g} s; the message is still on its way")
-        return self._receipt.result(0)
-
-    async def id(self) -> MessageId:
-        """The id that the host gave; waits and raises as `result` does."""
-        return (await self.result()).id
-
-
-class AsyncPublisher:
-    """See Publisher. An async context manager."""
-
-    def __init__(self, publisher: Publisher) -> None:
-        """Takes over a publisher made with `hop`."""
-        self._publisher = publisher
-
-    async def put(
-        self, body: Bytes, *, key: Bytes | None = None, topic: str = "", headers: Mapping[str, bytes] | None = None,
-        partition: int | None = None,
-    ) -> AsyncReceipt:  # fmt: skip
-        """See Publisher.put. Hops to a thread only to wait for room; cancelled then, it may still be put."""
-        call = partial(self._publisher.put, body, key=key, topic=topic, headers=headers, partition=partition)
-        if self._publisher.has_room():
-            await trio.lowlevel.checkpoint()
-            return AsyncReceipt(call())
-        return AsyncReceipt(await trio.to_thread.run_sync(call, abandon_on_cancel=True))
-
-    async def put_many(self, messages: Iterable[Bytes | NewMessage]) -> list[AsyncReceipt]:
-        """See Publisher.put_many."""
-        return [AsyncReceipt(receipt) for receipt in await hop(self._publisher.put_many, list(messages))]
-
-    async def flush(self, timeout: float | None = None) -> None:
-        """See Publisher.flush."""
-        await hop(self._publisher.flush, timeout)
-
-    async def close(self) -> None:
-        """See Publisher.close. Not cancelled."""
-        with trio.CancelScope(shield=True):
-            await hop(self._publisher.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        with trio.CancelScope(shield=True):
-            await hop(self._publisher.__exit__, kind, error, trace)
 
 
 class AsyncScanner:

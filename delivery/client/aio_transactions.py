@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import trio
 
-from delivery.client.aio_queue import hop
+from delivery.client.aio_publisher import hop
 from delivery.client.managing import Manager
 from delivery.client.outgoing import Bytes
 from delivery.client.transactions import Participant, Transaction, TransactionState

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from time import monotonic
 
 from delivery.batch import Row
-from delivery.client.accumulator import Limits
+from delivery.client.accumulator import Limits, Plain
 from delivery.client.inflight import WINDOW_MAX
 from delivery.client.machine import Machine, Target, checked_timeout
-from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.receipts import PublishedMessage, Receipt, receipts
 from delivery.client.turns import Turns
 from delivery.errors import Closed, Throttled, UnknownOutcome
 
@@ -30,12 +30,22 @@ class DirectPublisher(Machine):
         `pointer`: see Accumulator.place.
         """
         end = monotonic() + checked_timeout(timeout)
-        receipts = [self._take(row, size, partition, end, pointer) for row, size, partition in rows]
-        finished = _all_done(receipts)
+        return self._outcome(
+            [self._take(row, size, partition, end, pointer) for row, size, partition in rows], timeout, end
+        )
+
+    def publish_plain(self, bodies: Sequence[bytes], timeout: float) -> list[PublishedMessage]:
+        """`publish` for messages that need no check any more (see Outgoing.plain)."""
+        end, plain, taken = monotonic() + checked_timeout(timeout), Plain(bodies), list[Receipt]()
+        while len(taken) < len(bodies):
+            taken += self._take_plain(plain, len(taken), end)
+        return self._outcome(taken, timeout, end)
+
+    def _outcome(self, taken: Sequence[Receipt], timeout: float, end: float) -> list[PublishedMessage]:
         # A batch shared with a more patient caller is given up later than this one's time.
-        if not self._drive(finished, end + 1.0):
+        if not self._drive(_all_done(taken), end + 1.0):
             raise UnknownOutcome(f"no answer within {timeout:g} s; the message may still be stored")
-        return [receipt.result() for receipt in receipts]
+        return [receipt.result() for receipt in taken]
 
     def close(self) -> None:
         """Refuse what follows and close the connections. Closing twice is fine."""
@@ -55,13 +65,30 @@ class DirectPublisher(Machine):
     def _take(self, row: Row, size: int, partition: int | None, end: float, pointer: int) -> Receipt:
         while True:
             with self._lock:
-                self._check_open()
-                if self._accumulator.fits(size):
+                if self._fits(size):
                     now = monotonic()
                     batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer)
                     return Receipt(batch, len(batch.rows) - 1)
-            if not self._drive(lambda: self._accumulator.fits(size), end):
-                raise Throttled("too much is waiting to be published; nothing of this message was stored")
+            self._wait_for_room(size, end)
+
+    def _take_plain(self, plain: Plain, at: int, end: float) -> Iterator[Receipt]:
+        """The receipts of those from `at` on that one batch takes."""
+        size = plain.size(at, at + 1)
+        while True:
+            with self._lock:
+                if self._fits(size):
+                    now = monotonic()
+                    batch, behind = self._accumulator.place_plain(plain, at, now, max(0.0, end - now))
+                    return receipts(batch, len(batch.rows) - (behind - at), len(batch.rows))
+            self._wait_for_room(size, end)
+
+    def _fits(self, size: int) -> bool:
+        self._check_open()
+        return self._accumulator.fits(size)
+
+    def _wait_for_room(self, size: int, end: float) -> None:
+        if not self._drive(lambda: self._accumulator.fits(size), end):
+            raise Throttled("too much is waiting to be published; nothing of this message was stored")
 
     def _drive(self, finished: Callable[[], bool], end: float) -> bool:
         """Wait until `finished`, leading where nobody else does; False when the time is up."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
 
 import msgspec
 
@@ -75,6 +75,13 @@ class Outgoing:
             headers = self.carry(headers)
         block = encode_headers(headers) if headers else b""
         return (raw, key, topic, block), len(raw) + len(key or b"") + len(topic) + len(block) + ROW_BYTES
+
+    def plain(self, messages: Sequence[Bytes | NewMessage]) -> Sequence[bytes] | None:
+        """The messages, when each is a body of bytes within the limit as known now: then no more is to check."""
+        if self.carry is not None or set(map(type, messages)) != {bytes}:
+            return None
+        bodies = cast("Sequence[bytes]", messages)
+        return bodies if max(map(len, bodies)) <= self._body_bytes_max else None
 
     def row_of(self, message: Bytes | NewMessage) -> tuple[Row, int, int | None]:
         """As `row`, with the partition, of one element given to `put_many`."""

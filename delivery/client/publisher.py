@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from time import monotonic
 from typing import Final, Self
 
 from delivery import logs
 from delivery.batch import Row
-from delivery.client.accumulator import ROW_BYTES, Grant, Limits
+from delivery.client.accumulator import ROW_BYTES, Grant, Limits, Plain
 from delivery.client.machine import Machine, Target
 from delivery.client.outgoing import Bytes, NewMessage
-from delivery.client.receipts import PublishedMessage, Receipt
+from delivery.client.receipts import Batch, PublishedMessage, Receipt, receipts
 from delivery.errors import Closed, DeadlineExceeded, HootError, Throttled
 
 __all__ = ["PublishedMessage", "Publisher", "Receipt"]
@@ -79,8 +79,15 @@ class Publisher(Machine):
 
     def put_many(self, messages: Iterable[Bytes | NewMessage]) -> list[Receipt]:
         """`put` for each: a body, or a NewMessage. What raises comes before anything of these messages is taken."""
-        rows = [self._outgoing.row_of(message) for message in messages]
-        return [self._place(row, size, partition) for row, size, partition in rows]
+        given = list(messages)
+        bodies = self._outgoing.plain(given)
+        if bodies is None:
+            rows = [self._outgoing.row_of(message) for message in given]
+            return [self._place(row, size, partition) for row, size, partition in rows]
+        plain, found = Plain(bodies), list[Receipt]()
+        while len(found) < len(bodies):
+            found += self._place_plain(plain, len(found))
+        return found
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what has gathered and wait until the outcome of everything put so far is known.
@@ -133,23 +140,42 @@ class Publisher(Machine):
             log.warning("closing a publisher after %s: %s", kind.__name__, failure.message)
 
     def _place(self, row: Row, size: int, partition: int | None) -> Receipt:
-        give_up = monotonic() + self._timeout
         with self._room:
-            self._check_open()
-            while not self._accumulator.fits(size):
-                self._wait_for_room(give_up - monotonic())
-            before = self._accumulator.closings
+            before = self._admitted(size)
             batch = self._accumulator.place(row, size, partition, monotonic(), self._timeout)
             index = len(batch.rows) - 1
             closed = self._accumulator.closings > before
-            if self._thread is None:
-                self._start()
+        self._placed(batch, closed=closed, new=index == 0)
+        return Receipt(batch, index)
+
+    def _place_plain(self, plain: Plain, at: int) -> Iterator[Receipt]:
+        """The receipts of those from `at` on that one batch takes."""
+        with self._room:
+            before = self._admitted(plain.size(at, at + 1))
+            batch, end = self._accumulator.place_plain(plain, at, monotonic(), self._timeout)
+            rows = len(batch.rows)
+            closed = self._accumulator.closings > before
+        first = rows - (end - at)
+        self._placed(batch, closed=closed, new=first == 0)
+        return receipts(batch, first, rows)
+
+    def _admitted(self, size: int) -> int:
+        """Wait for room, with the lock; how many batches were closed before the message comes."""
+        give_up = monotonic() + self._timeout
+        self._check_open()
+        while not self._accumulator.fits(size):
+            self._wait_for_room(give_up - monotonic())
+        if self._thread is None:
+            self._start()
+        return self._accumulator.closings
+
+    def _placed(self, batch: Batch, *, closed: bool, new: bool) -> None:
+        """See that one that was closed is sent, or this one if it is `new`, and not later than it is due."""
         held_until = self._sender.held_until
-        if closed or (index == 0 and self._limits.linger == 0 and held_until <= monotonic()):
+        if closed or (new and self._limits.linger == 0 and held_until <= monotonic()):
             self._send_now()
         elif max(batch.due, held_until) < self._sender.asleep_until:
             self._sender.wake()
-        return Receipt(batch, index)
 
     def _wait_for_room(self, seconds: float) -> None:
         if threading.current_thread() is self._thread:

@@ -107,8 +107,11 @@ class Queue:
         All are checked before the first is sent. Messages of one partition are stored in their order. Raises as `put`,
         for the first message that was not stored; others may be. Use `publisher` to learn each one's outcome.
         """
-        rows = [self._outgoing.row_of(message) for message in messages]
-        return self._publisher().publish(rows, timeout)
+        given = list(messages)
+        bodies = self._outgoing.plain(given)
+        if bodies is not None:
+            return self._publisher().publish_plain(bodies, timeout)
+        return self._publisher().publish([self._outgoing.row_of(message) for message in given], timeout)
 
     def put_of_transaction(self, pointer: int, messages: Iterable[NewMessage], *, timeout: float) -> None:
         """`put_many` for what a transaction publishes (see Transaction): in batches that hold nothing else."""

@@ -7,7 +7,8 @@ back is kept by the batch, made only when somebody asks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ log = logs.logger(__name__)
 _settling = threading.Lock()
 
 
-class PublishedMessage(msgspec.Struct, frozen=True):
+class PublishedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message that is stored: its id, its partition, and what `stored` means here (fsync, os or memory)."""
 
     id: MessageId
@@ -110,6 +111,11 @@ class Receipt(msgspec.Struct, gc=False, eq=False):
     _batch: Batch
     _index: int
 
+    @property
+    def batch(self) -> Batch:
+        """What it shares its outcome with; for this package."""
+        return self._batch
+
     def done(self) -> bool:
         """Whether the outcome is known; does not wait."""
         return self._batch.settled
@@ -139,6 +145,11 @@ class Receipt(msgspec.Struct, gc=False, eq=False):
         """
         if not self._batch.call_back(callback, self):
             _call(callback, self)
+
+
+def receipts(batch: Batch, first: int, end: int) -> Iterator[Receipt]:
+    """Those of the rows from `first` to before `end`."""
+    return map(Receipt, repeat(batch), range(first, end))
 
 
 def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:

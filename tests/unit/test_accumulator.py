@@ -6,7 +6,7 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
+from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits, Plain
 from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.model import partition_of
@@ -91,9 +91,15 @@ def test_every_message_leaves_in_one_batch_in_order_within_the_limits(
     random, now = Random(seed), 0.0
     under_test = accumulator(3, batch_messages=batch_messages, batch_bytes=batch_bytes, linger=1.0)
     room, taken = under_test.room, []
-    for number, (size, key) in enumerate(messages):
-        body = number.to_bytes(2, "big") + bytes(size)
-        if key is not None or random.random() < 0.3 or not put_by_grant(under_test, body):
+    bodies = [number.to_bytes(2, "big") + bytes(size) for number, (size, _) in enumerate(messages)]
+    together = 0
+    for number, (body, (_, key)) in enumerate(zip(bodies, messages, strict=True)):
+        if number < together:
+            continue
+        if key is None and random.random() < 0.3:
+            together = next((at for at in range(number, len(messages)) if messages[at][1] is not None), len(messages))
+            place_together(under_test, bodies[number:together], now)
+        elif key is not None or random.random() < 0.3 or not put_by_grant(under_test, body):
             place(under_test, body, now, key)
         now += random.random()
         if random.random() < 0.3:
@@ -112,6 +118,15 @@ def test_every_message_leaves_in_one_batch_in_order_within_the_limits(
         assert mine == sorted(mine)
     assert under_test.room == room
     assert not under_test.unsettled
+
+
+def place_together(under_test: Accumulator, bodies: list[bytes], now: float) -> None:
+    """As `Publisher.put_many` does."""
+    plain, at = Plain(bodies), 0
+    while at < len(bodies):
+        before = at
+        batch, at = under_test.place_plain(plain, at, now, 30.0)
+        assert [row[0] for row in rows_of(batch)][before - at :] == bodies[before:at]
 
 
 def put_by_grant(under_test: Accumulator, body: bytes) -> bool:
@@ -148,6 +163,41 @@ def test_what_is_granted_counts_as_taken_until_it_is_given_back() -> None:
     assert not under_test.grants
     under_test.settled(batch)
     assert under_test.room == 1000
+
+
+def test_bodies_that_come_together_fill_each_batch_to_its_limits() -> None:
+    under_test = accumulator(linger=60.0, batch_messages=4, batch_bytes=3 * (10 + ROW_BYTES))
+    plain = Plain([bytes(10)] * 7 + [b""] * 5 + [bytes(1000), b"last"])
+    sizes, at = [], 0
+    while at < len(plain.bodies):
+        batch, at = under_test.place_plain(plain, at, 0.0, 30.0)
+        sizes.append(len(batch.rows))
+    assert sizes == [3, 3, 3, 3, 1, 1], "of 10 bytes; one and two empty ones; empty; too large; last"
+
+
+def test_bodies_that_come_together_join_those_that_are_there_as_far_as_there_is_room() -> None:
+    for limits in ({"batch_messages": 4}, {"batch_bytes": 4 * (1 + ROW_BYTES)}, {"buffer_bytes": 9 * (1 + ROW_BYTES)}):
+        under_test = accumulator(linger=60.0, **limits)
+        _, _, there = (place(under_test) for _ in range(3))
+        plain = Plain([b"y"] * 8)
+        batch, at = under_test.place_plain(plain, 0, 0.0, 30.0)
+        assert batch is there
+        assert len(batch.rows) == limits.get("batch_messages", 4 if "batch_bytes" in limits else 9)
+        assert at == len(batch.rows) - 3
+        assert batch.size - sum(grant.left for grant in under_test.grants) == len(batch.rows) * (1 + ROW_BYTES)
+        if "buffer_bytes" in limits:
+            assert not under_test.fits(1 + ROW_BYTES)
+        else:
+            batch, at = under_test.place_plain(plain, at, 0.0, 30.0)
+            assert (len(batch.rows), at) == (4, 5)
+
+
+def test_bodies_that_come_together_stand_behind_what_has_a_key() -> None:
+    under_test = accumulator(linger=60.0)
+    place(under_test, b"a", key=b"k")
+    batch, end = under_test.place_plain(Plain([b"b", b"c"]), 0, 0.0, 30.0)
+    assert end == 2
+    assert rows_of(batch) == [(b"a", b"k", "", b""), (b"b", None, "", b""), (b"c", None, "", b"")]
 
 
 def test_a_stopped_accumulator_grants_nothing() -> None:
