@@ -2,16 +2,18 @@
 
 Ownership is ZooKeeper's to say and the hosts' to enforce; what is cached here is only a guess that saves a look. A host
 that does not own the partition names the owner (NotOwner); that is followed at most twice and never to a host that was
-asked in this round, then ZooKeeper is asked again after a pause. An owner that cannot be reached, twice in a row, may
-be dead and registered still: another host is asked then, which looks for itself, and takes the partition or names the
-owner.
+asked in this round, then ZooKeeper is asked again after a pause. An owner that cannot be reached, twice, may be dead
+and registered still: another host is asked then, which looks for itself, and takes the partition or names the owner.
+There may be more of the dead (a machine that lost its power and starts again): who could not be reached is asked last,
+and none of them costs more than one attempt.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Final, Protocol
 
@@ -35,6 +37,10 @@ REDIRECTS_MAX: Final = 2
 PAUSE_SECONDS: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.0
 SILENCE_SECONDS: Final = 0.5
+UNREACHABLE_SECONDS: Final = 5.0
+"""For so long a host that could not be reached is asked after all others."""
+DEAD_FAILURES: Final = 2
+"""Attempts to reach an owner before another host is asked."""
 
 # After these another host has the partition, or will: one that lost its ZooKeeper session, or its disk, says so as long
 # as it lives, and only ZooKeeper tells who serves in its place.
@@ -66,14 +72,16 @@ class Owners:
         self._known: dict[str, dict[int, Address]] = {}
         self._silence: tuple[MetadataUnavailable, float] | None = None
         """ZooKeeper did not answer, and until when that is believed: each partition would wait for it in turn."""
+        self._unreachable: dict[Address, float] = {}
+        """Who could not be reached, and until when that counts."""
 
     def address(
-        self, queue: str, partition: int, avoid: Address | None = None, dead: Address | None = None
+        self, queue: str, partition: int, avoid: Address | None = None, dead: Collection[Address] = ()
     ) -> Address:  # fmt: skip
         """The owner's address, or without one any live host's: that host claims the partition or names the owner.
 
-        Of several live hosts not `avoid`. An owner at `dead` counts as none. Raises NoHost, MetadataUnavailable,
-        UnknownQueue.
+        Of several live hosts not `avoid`, and those last that could not be reached. An owner at one of `dead` counts as
+        none. Raises NoHost, MetadataUnavailable, UnknownQueue.
         """
         if (found := self.known(queue, partition)) is not None:
             return found
@@ -88,8 +96,8 @@ class Owners:
             raise
         serving = {number: live.owner(owner) for number, owner in owners.items()}
         addresses = {number: (host.address, host.port) for number, host in serving.items() if host is not None}
-        if addresses.get(partition, dead) == dead:
-            addresses[partition] = self._any(live, dead or avoid)
+        if partition not in addresses or addresses[partition] in dead:
+            addresses[partition] = self._any(live, avoid)
         with self._lock:
             self._known.setdefault(queue, {}).update(addresses)
         return addresses[partition]
@@ -113,6 +121,13 @@ class Owners:
         with self._lock:
             self._known.setdefault(queue, {})[partition] = address
 
+    def unreachable(self, address: Address) -> None:
+        """Nobody was to be reached there."""
+        now = monotonic()
+        with self._lock:
+            self._unreachable = {one: until for one, until in self._unreachable.items() if until > now}
+            self._unreachable[address] = now + UNREACHABLE_SECONDS
+
     def forget(self, queue: str, partition: int) -> None:
         """What is known of a partition was wrong: look again."""
         with self._lock:
@@ -135,33 +150,38 @@ class Owners:
         if not live.able:
             raise NoHost("no region host is registered in this ZooKeeper; start one with `hoot serve`")
         addresses = sorted((record.address, record.port) for record in live.able)
-        return self._random.choice([one for one in addresses if one != avoid] or addresses)
+        others = [one for one in addresses if one != avoid] or addresses
+        with self._lock:
+            silent, now = self._unreachable, monotonic()
+        return self._random.choice([one for one in others if silent.get(one, now) <= now] or others)
 
 
 class Route:
     """The way to one partition's owner, for one caller. After each failure it says how long to pause."""
 
-    __slots__ = ("_asked", "_at", "_dead", "_failures", "_owners", "_partition", "_queue")
+    __slots__ = ("_asked", "_at", "_failures", "_owners", "_partition", "_queue", "_unreached")
 
     def __init__(self, owners: Owners, queue: str, partition: int) -> None:
         self._owners, self._queue, self._partition = owners, queue, partition
         self._asked: list[Address] = []
         """Hosts that were not the owner, in this round."""
         self._at: Address | None = None
-        self._dead: Address | None = None
-        """Where nobody was to be reached, once more."""
+        self._unreached = Counter[Address]()
+        """Where nobody was to be reached, and how often since the owner answered."""
         self._failures = 0
 
     def address(self) -> Address:
         """Where to send now. Errors as `Owners.address`."""
-        self._at = self._owners.address(self._queue, self._partition, self._at, self._dead)
+        dead = [one for one, failures in self._unreached.items() if failures >= DEAD_FAILURES]
+        self._at = self._owners.address(self._queue, self._partition, self._at, dead)
         return self._at
 
     def arrived(self) -> None:
         """The host answered as the owner."""
-        if self._failures or self._asked:
+        if self._failures or self._asked or self._unreached:
             self._failures = 0
             self._asked.clear()
+            self._unreached.clear()
 
     def failed(self, error: HootError) -> float:
         """How many seconds to pause before asking `address` again."""
@@ -171,10 +191,18 @@ class Route:
             self._forget()
         elif isinstance(error, _LOOK_AGAIN):
             self._forget()
-        self._dead = self._at if self._failures and isinstance(error, HostUnreachable) else None
-        self._failures += 1
+        if not self._new_silence(error):
+            self._failures += 1
         pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** min(self._failures, 16))
         return float(pause * random.uniform(0.5, 1.0))
+
+    def _new_silence(self, error: HootError) -> bool:
+        """Whether a host could not be reached that was not asked in vain before: then another one may do as well."""
+        if self._at is None or not isinstance(error, HostUnreachable):
+            return False
+        self._owners.unreachable(self._at)
+        self._unreached[self._at] += 1
+        return self._unreached[self._at] == 1
 
     def _follow(self, text: str | None) -> bool:
         named = parse_address(text)

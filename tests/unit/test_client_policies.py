@@ -167,6 +167,29 @@ def test_an_owner_that_cannot_be_reached_and_has_no_neighbour_is_asked_again() -
         route.failed(HostUnreachable("refused"))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_of_many_that_are_dead_and_registered_each_is_asked_once_without_growing_pauses(seed: int) -> None:
+    hosts = [HostRecord(f"h{number}", "10.0.0.1", 1 + number, None, number, "1", 0) for number in range(9)]
+    alive, owner = address(hosts[7]), address(hosts[0])
+    catalog = FixedCatalog(*hosts)
+    catalog.owned = {0: OwnerInfo("h0", 0, 1), 1: OwnerInfo("h0", 0, 1)}
+    owners = Owners(catalog, Random(seed))
+    asked, pauses = [], list[float]()
+    route = Route(owners, "q", 0)
+    while (at := route.address()) != alive:
+        asked.append(at)
+        pauses.append(route.failed(HostUnreachable("refused")))
+    assert asked[:2] == [owner, owner]
+    assert len(set(asked[2:])) == len(asked[2:]) <= 7
+    assert sum(pauses) < 0.3
+    other = Route(owners, "q", 1)
+    for _ in range(2):
+        assert other.address() == owner
+        other.failed(HostUnreachable("refused"))
+    known = {*asked}
+    assert other.address() not in known, "what one partition has learnt the others know"
+
+
 @pytest.mark.parametrize("error", [MetadataUnavailable, ServiceStopping, StorageUnavailable])
 def test_an_owner_that_can_serve_no_longer_is_asked_until_zookeeper_names_another(error: type[HootError]) -> None:
     catalog = FixedCatalog(ONE, TWO)
