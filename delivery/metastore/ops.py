@@ -103,3 +103,8 @@ def check_request(ops: Sequence[Op]) -> None:
     if size > REQUEST_BYTES_MAX:
         where = ops[0].path if len(ops) == 1 else f"{len(ops)} changes from {ops[0].path} on"
         raise InvalidRequest(f"{where} would take {size} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} in a request")
+
+
+def naming(verb: str, paths: Sequence[str]) -> str:
+    """What is done to some znodes, in a few words."""
+    return f"{verb} {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")

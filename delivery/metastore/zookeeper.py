@@ -8,6 +8,7 @@ of kazoo's gets out.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Final, Self
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import Callback, KazooState
 
 from delivery import logs
@@ -34,6 +35,7 @@ from delivery.metastore.ops import (
     Set,
     check_path,
     check_request,
+    naming,
 )
 from delivery.metastore.probe import select_reply, why_unanswered
 from delivery.metastore.reading import READ_AT_ONCE, Answer, ReadMany
@@ -107,6 +109,7 @@ class ZooKeeperClient(ZNodes):
         # kazoo can keep to a folder by itself, but not create one of two levels: the paths are put together here.
         handler = SequentialThreadingHandler()
         handler.select = partial(select_reply, self.session_timeout * _SILENT_PART, handler.select)
+        handler.async_result = partial(_Result, handler)
         self._client = client = KazooClient(
             self._servers, timeout=self.session_timeout, handler=handler, connection_retry=_RECONNECT, logger=kazoo_log
         )
@@ -211,12 +214,12 @@ class ZooKeeperClient(ZNodes):
             kazoo._call(ReadMany(aspect, [self._folder + path for path in paths]), answer)  # noqa: SLF001 - see there
             return answer
 
-        answers: list[Answer] = self._call(_naming("read", paths), submit, repeat=True)
+        answers: list[Answer] = self._call(naming("read", paths), submit, repeat=True)
         return [_found(path, answer) for path, answer in zip(paths, answers, strict=True)]
 
     def _transact(self, ops: Sequence[Op]) -> list[int] | Refused:
         check_request(ops)
-        what = _naming(type(ops[0]).__name__.lower(), [op.path for op in ops])
+        what = naming(type(ops[0]).__name__.lower(), [op.path for op in ops])
         results: list[Any] = self._call(what, lambda kazoo: _transaction(kazoo, self._folder, ops).commit_async())
         failed = [index for index, result in enumerate(results) if isinstance(result, Exception)]
         if not failed:
@@ -262,6 +265,24 @@ class ZooKeeperClient(ZNodes):
             client.handler.dispatch_callback(Callback("watch", self._watches.set_all, ()))
 
 
+class _Result(AsyncResult):  # type: ignore[misc] # kazoo has no types
+    """An answer that is awaited, and hears Ctrl-C.
+
+    Whatever is raised while kazoo wakes its connection thread, an interrupt too, it takes for a closed connection.
+    """
+
+    def __init__(self, handler: SequentialThreadingHandler) -> None:
+        super().__init__(handler)
+        self._raised_before = sys.exc_info()[1]
+        """By whoever asks while he cleans up."""
+
+    def set_exception(self, exception: Exception) -> None:
+        taken = sys.exc_info()[1]
+        if taken is not self._raised_before and not isinstance(taken, Exception | None):
+            raise taken
+        super().set_exception(exception)
+
+
 def _found(path: str, answer: Answer) -> Answer | None:
     if not isinstance(answer, int):
         return answer
@@ -289,10 +310,6 @@ def _transaction(kazoo: Any, folder: str, ops: Sequence[Op]) -> Any:
 def _refusal(error: Exception, path: str) -> HootError:
     kind, text = _REFUSALS.get(type(error), (MetadataUnavailable, f"ZooKeeper failed at {{}}: {type(error).__name__}"))
     return kind(text.format(path))
-
-
-def _naming(verb: str, paths: Sequence[str]) -> str:
-    return f"{verb} {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _end(client: Any) -> None:

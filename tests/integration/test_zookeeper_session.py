@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from delivery.errors import Closed, MetadataUnavailable
+from delivery.metastore.ops import InDoubt
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.embedded import eventually
 from tests.integration.metastore import Hints, refused
@@ -136,6 +138,54 @@ def test_when_a_session_is_over_the_state_says_lost_and_a_new_session_follows(
     assert states[-1] == ("steady", zk.session_id)
     hints.more_than(count)
     assert not zk.exists("/ephemeral")
+
+
+# -- Ctrl-C
+
+
+class Interrupted:
+    """The end of the pipe by which a request is handed to kazoo's thread; the signal comes in the midst of that."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._connection = client._client._connection
+        self._real = self._connection._write_sock
+        self._connection._write_sock = self
+
+    def send(self, data: bytes) -> None:
+        self._connection._write_sock = self._real
+        self._real.send(data)
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda zk: zk.get("/a"), lambda zk: zk.create("/a"), lambda zk: zk.children("/a")],
+    ids=["read", "write", "list"],
+)
+def test_an_interrupt_is_heard_while_a_request_is_handed_over(
+    zk: ZooKeeperClient, call: Callable[[ZooKeeperClient], object]
+) -> None:
+    Interrupted(zk)
+    with pytest.raises(KeyboardInterrupt):
+        call(zk)
+    zk.create("/after")
+    assert zk.exists("/after"), "the client goes on"
+
+
+def test_one_that_comes_while_whoever_was_interrupted_cleans_up_is_heard_as_well(zk: ZooKeeperClient) -> None:
+    with pytest.raises(KeyboardInterrupt, match="first"):  # noqa: PT012 - what is raised in the end is the point
+        try:
+            raise KeyboardInterrupt("first")
+        finally:
+            assert zk.get("/a") is None, "cleaning up may ask"
+            connection = zk._client._connection
+            pipe, connection._write_sock = connection._write_sock, None
+            assert refused(lambda: zk.create("/b")) is InDoubt, "and hear of a closed connection"
+            connection._write_sock = pipe
+            Interrupted(zk)
+            with pytest.raises(KeyboardInterrupt) as second:
+                zk.get("/a")
+            assert str(second.value) == ""
 
 
 # -- watches
