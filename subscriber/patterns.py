@@ -17,6 +17,7 @@ from delivery.errors import HootError
 from delivery.ids import EARLIEST
 from delivery.metastore.policy import DEAD_LETTERS
 from delivery.metastore.records import QueueRecord
+from delivery.metastore.replays import REPLAYS
 from subscriber.subscription import Subscription, is_pattern
 
 LOOK_SECONDS: Final = 2.0
@@ -113,8 +114,8 @@ class Patterns:
         """
         found: list[Subscription] = []
         for queue in await hop.run_sync(self._matching, whole.queue):
-            letters = queue.name.endswith(DEAD_LETTERS) and not whole.queue.endswith(DEAD_LETTERS)
-            if not letters and queue.name not in taken and self._seen.get(queue.name) != queue.generation:
+            known = queue.name in taken or self._seen.get(queue.name) == queue.generation
+            if not known and not _is_own(queue.name, whole.queue):
                 request = msgspec.structs.replace(
                     whole.request, queue=queue.name, start=whole.request.start if start is None else start
                 )
@@ -131,3 +132,8 @@ class Patterns:
     def _forget(self, whole: Subscription) -> None:
         for queue in list(whole.parts):
             del whole.parts[queue], self._seen[queue]
+
+
+def _is_own(queue: str, pattern: str) -> bool:
+    """Whether a queue belongs to one subscription, by the end of its name, and the pattern does not say that end."""
+    return any(queue.endswith(end) and not pattern.endswith(end) for end in (DEAD_LETTERS, REPLAYS))

@@ -29,6 +29,7 @@ from subscriber.dispatch import Dispatcher
 from subscriber.effects import check_effects
 from subscriber.patterns import Patterns
 from subscriber.registration import Plan, SubscriberZooKeeper
+from subscriber.replays import Replays
 from subscriber.service import Counters, ListenerCalls, ListenerService
 from subscriber.settings import Settings
 from subscriber.subscription import Event, Subscription
@@ -39,8 +40,6 @@ log = logs.logger(__name__)
 
 EventCallback = Callable[[Event], object]
 
-_RENEW_SECONDS = 30.0
-"""How often the registration is looked at without any hint."""
 _RENEW_PAUSE_SECONDS = 1.0
 """After ZooKeeper could not be asked."""
 
@@ -48,7 +47,8 @@ _RENEW_PAUSE_SECONDS = 1.0
 class Runtime:
     """Owns the port, the threads and the ZooKeeper session while `run` runs. Runs once."""
 
-    _renew_seconds = _RENEW_SECONDS
+    _renew_seconds = 30.0
+    """How often the registration is looked at without any hint."""
 
     def __init__(self, settings: Settings, on_event: EventCallback) -> None:
         """`on_event` is called on the threads that call listeners, for each subscription once at a time."""
@@ -57,6 +57,7 @@ class Runtime:
         self._service = ListenerService(settings.name, self._dispatcher, self._tell_of_push)
         self._telling = Telling(on_event, self._dispatcher.submit, self._service.lookout.at, self._stop_by)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
+        self._replays = Replays(self._service.attached, self._register)
         self._changing = trio.Lock()
         self._hinted = trio.Event()
         self._stopped = trio.Event()
@@ -109,6 +110,7 @@ class Runtime:
                 nursery.start_soon(self._keep_registered)
                 nursery.start_soon(self._service.lapsing.run)
                 nursery.start_soon(self._patterns.run, self._changing)
+                nursery.start_soon(self._replays.run, self._changing)
                 task_status.started()
                 await self._stopped.wait()
                 await self._wind_down(server)
@@ -165,8 +167,8 @@ class Runtime:
         attachment = self._service.attached.get(queue)
         own = None if attachment is None else attachment.listener
         await hop.run_sync(self._registration.delete, queue, own)
-        if attachment is not None:
-            self._end(attachment, "deleted", None)
+        for one in [] if attachment is None else [*self._replays.of(attachment), attachment]:
+            self._end(one, "deleted", None)
 
     async def _register(self, subscriptions: Sequence[Subscription]) -> None:
         plans = [await hop.run_sync(self._registration.plan, one.request) for one in subscriptions]
@@ -273,7 +275,7 @@ class Runtime:
         del self._service.attached[attachment.subscription.queue]
         self._set_state(attachment, state, error)
         self._telling.forget(attachment.subscription.queue)
-        if error is not None and not self._service.attached and not self._patterns:
+        if error is not None and self._replays.are_all() and not self._patterns:
             self.stop(error)
 
     def _set_state(

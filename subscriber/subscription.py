@@ -73,7 +73,8 @@ class Subscription:
         self.concurrency = concurrency
         """How many callbacks may run at the same time."""
         self.parts: dict[str, Subscription] = {}
-        """Of a pattern (`orders.*`) the queues that it was found to match, each with its own state."""
+        """Each with its own state: of a pattern (`orders.*`) the queues that it was found to match; of a queue the one
+        of what was replayed to this subscription alone, if anything was (docs/spark.md)."""
         self.delivering = True
         """Whether listeners are called: see `stop_delivery`."""
         self.on_wanted: Callable[[], object] = bool
@@ -126,7 +127,10 @@ class Subscription:
         registered = check_listener(call, form)
         if len(self.listeners) >= LISTENERS_MAX:
             raise InvalidRequest(f"a subscription can have {LISTENERS_MAX} listeners")
-        self.listeners = (*self.listeners, registered)
-        for part in tuple(self.parts.values()):
-            part.listeners = self.listeners
+        self._share((*self.listeners, registered))
         return call
+
+    def _share(self, listeners: tuple[Registered, ...]) -> None:
+        self.listeners = listeners
+        for part in tuple(self.parts.values()):
+            part._share(listeners)  # noqa: SLF001 - of the same kind

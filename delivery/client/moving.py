@@ -46,7 +46,7 @@ class SubscriptionCopies:
         """
         for record in self._records():
             wanted = msgspec.structs.replace(
-                record, queue=target.name, generation=target.generation, holders={},
+                record, queue=target.name, generation=target.generation, holders={}, replayed_ms=0,
                 starts={number: min(start, ends[number]) for number, start in record.starts.items()},
             )  # fmt: skip
             if self._target.subscription(target.name, record.name) is None:

@@ -115,5 +115,5 @@ def shadow_of(
     wanted = kept(filter_asked(filter_), record.filter)
     return msgspec.structs.replace(
         record, name=into, created_ms=now_ms, starts={one.partition: int(one.after) for one in stretches},
-        filter=wanted, newest={}, holders={}, bound=0, moves=0, released_ms=0, replay=replay, pause=None,
+        filter=wanted, newest={}, holders={}, bound=0, moves=0, released_ms=0, replay=replay, pause=None, replayed_ms=0,
     )  # fmt: skip

@@ -72,7 +72,7 @@ def _goes_on(now: Attached, found: Attached | None) -> bool:
 
 
 def _lasting(attached: Attached) -> Attached:
-    """Without what a running delivery can change: its pace, and the members of a group."""
-    subscription = msgspec.structs.replace(attached.subscription, holders={}, flow=Flow(), pause=None)
+    """Without what a running delivery can change, its pace and the members of a group, and what is nothing to it."""
+    subscription = msgspec.structs.replace(attached.subscription, holders={}, flow=Flow(), pause=None, replayed_ms=0)
     listeners = attached.listeners if subscription.kind == "exclusive" else ()
     return msgspec.structs.replace(attached, subscription=subscription, listeners=listeners)

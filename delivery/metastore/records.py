@@ -148,12 +148,15 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Who may be attached at the same time, and what each of them gets."""
     isolation: Isolation = "uncommitted"
     """With `committed` nothing of a transaction is delivered before its commit, and nothing behind it."""
+    replayed_ms: int = 0
+    """When the subscription of its replays was made, to which its subscribers attach, too (replays.replay_queue)."""
     holders: dict[str, tuple[int, ...]] = {}
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 
 
 _NO_OPTIONS: Final = (
-    "generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "pause", "holders",
+    "generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "pause", "replayed_ms",
+    "holders",
 )  # fmt: skip
 """What in preferences comes about by itself; everything else was asked for."""
 

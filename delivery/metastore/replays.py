@@ -11,6 +11,10 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.ids import ID_MAX
+from delivery.model import NAME_MAX
+
+REPLAYS: Final = ".replay"
+"""How the names of queues end that hold what was stored for one subscription alone."""
 
 MAX: Final = 0.0
 """The speed of a replay that is held back by nothing but its listener."""
@@ -54,3 +58,14 @@ def wrong_in_replay(replay: Replay) -> str:
         return f"it is replayed at the speed {replay.speed}"
     fine = all(0 <= one <= ID_MAX for one in replay.until.values())
     return "" if fine else f"it is replayed until {str(replay.until)[:80]}"
+
+
+def replay_queue(queue: str, subscription: str) -> str:
+    """The queue of what is stored again for a subscription alone. Raises InvalidRequest where the names leave none."""
+    name = f"{queue}.{subscription}{REPLAYS}"
+    if len(name) > NAME_MAX:
+        raise InvalidRequest(
+            f"the names of queue and subscription are too long together for a queue of its replays: {name[:60]}… has"
+            f" {len(name)} characters, {NAME_MAX} are the limit; replay into a queue instead"
+        )
+    return name

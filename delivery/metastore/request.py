@@ -177,6 +177,7 @@ def new_record(
         kind=request.kind or ("exclusive" if found is None else found.kind),
         bound=request.bound if request.bound is not None else 0 if found is None else found.bound,
         isolation=request.isolation or ("uncommitted" if found is None else found.isolation),
+        replayed_ms=0 if found is None else found.replayed_ms,
         holders={} if found is None else found.holders,
     )  # fmt: skip
 

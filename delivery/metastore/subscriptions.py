@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, GroupMismatch, HootError, UnknownSubscription
+from delivery.errors import BadVersion, CorruptRecord, GroupMismatch, HootError, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.awaited import Awaited, awaited
@@ -29,6 +29,7 @@ from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.managers.subscriptions import PlaceWatcher
 from delivery.metastore.ops import InDoubt, NotEmpty
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord, differing_options
+from delivery.metastore.replays import replay_queue
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.model import near_names
 
@@ -84,10 +85,27 @@ class Subscriptions(Listeners):
         raise crowded(f"subscription {name!r}")
 
     def delete_subscription(self, queue: str, name: str) -> None:
-        """Delete a subscription with its states, and detach who is attached. Raises UnknownSubscription.
+        """Delete a subscription, and that of its replays, with their states, and detach who is attached.
 
-        States that are left when this breaks off count for no later subscription, and go with the queue.
+        States that are left when this breaks off count for no later subscription, and go with the queue. Raises
+        UnknownSubscription.
         """
+        replays = self._queue_of_replays(queue, name)
+        self._delete(queue, name)
+        if replays:
+            with contextlib.suppress(UnknownSubscription, UnknownQueue):
+                self._delete(replays, name)
+
+    def _queue_of_replays(self, queue: str, name: str) -> str:
+        """Empty without a subscription of its replays."""
+        with contextlib.suppress(CorruptRecord):  # deleting mends that
+            found = self.subscription(queue, name)
+            if found is not None and found.replayed_ms:
+                there = self.subscription(replay_queue(queue, name), name)
+                return there.queue if there is not None and there.created_ms == found.replayed_ms else ""
+        return ""
+
+    def _delete(self, queue: str, name: str) -> None:
         subscriptions = self.managers.subscriptions
         for attempt in range(ATTEMPTS):
             give_way(attempt)

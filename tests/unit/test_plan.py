@@ -35,6 +35,13 @@ def test_a_changed_registration_stops_before_it_starts_again() -> None:
         assert todo.start == (after,)
 
 
+def test_a_delivery_goes_on_when_something_was_replayed_to_its_subscription() -> None:
+    before = attached("mail")
+    after = msgspec.structs.replace(before, subscription=msgspec.structs.replace(before.subscription, replayed_ms=7))
+    todo = steps({("orders", "mail"): before}, {"orders": {"mail": after}})
+    assert (todo.stop, todo.start) == ((), ())
+
+
 def test_queues_that_were_not_read_are_left_alone() -> None:
     todo = steps({("orders", "mail"): attached("mail")}, {"other": {}})
     assert todo == steps({}, {})

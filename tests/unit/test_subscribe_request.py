@@ -201,9 +201,9 @@ def test_a_retry_policy_stays_until_another_is_asked_for_and_is_checked_before_a
     policy, other = RetryPolicy(order="key"), RetryPolicy(deliveries_max=5)
     assert record(None, partitions=[0], start="earliest").retry == RetryPolicy()
     replay = Replay("real", {0: 9}, 2.0)
-    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8, replay=replay)
+    kept = msgspec.structs.replace(EXISTING, retry=policy, released_ms=8, replay=replay, replayed_ms=9)
     made = record(kept, never, partitions=[0, 1])
-    assert (made.retry, made.released_ms, made.replay) == (policy, 8, replay)
+    assert (made.retry, made.released_ms, made.replay, made.replayed_ms) == (policy, 8, replay, 9)
     assert record(kept, never, partitions=[0, 1], retry=other).retry == other
     merged = record(kept, never, partitions=[0, 1], retry={"deliveries_max": 5}).retry
     assert (merged.order, merged.deliveries_max) == ("key", 5)

@@ -1,4 +1,4 @@
-"""`hoot spark replay` and `hoot spark compact`: from a queue into another one, or into a table."""
+"""`hoot spark replay` and `hoot spark compact`: from a queue into another one, to a subscription, or into a table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ def add_to(app: typer.Typer) -> None:
 
 def replay(
     queue: options.QueueName,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The queue to store them in.", show_default=False)],
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="The queue to store them in.", show_default=False)
+    ] = None,
     *,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            "--to-subscription", metavar="NAME", show_default=False,
+            help="Instead of TARGET: for the listeners of this subscription of QUEUE alone.",
+        ),
+    ] = None,
     start: From = "earliest",
     end: To = None,
     topics: options.Topics = None,
@@ -54,13 +63,18 @@ def replay(
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Store the messages of a queue in another one, filtered and changed by SQL.
+    """Store the messages of a queue in another one, or for a subscription, filtered and changed by SQL.
 
-    Run again with the same options, and the same --to, it stores nothing twice. With --json one object {queue, target,
-    messages, until, partitions, dry_run}.
+    With --to-subscription those that the subscription takes: its subscribers that run hear them within a minute, from
+    the queue QUEUE.NAME.replay, which is made for it, each with a header hoot-origin. Run again with the same options,
+    and the same --to, it stores nothing twice. With --json one object {queue, target, messages, until, partitions,
+    dry_run}.
     """
+    if (target is None) == (subscription is None):
+        raise typer.BadParameter("name either a queue to store them in, or a subscription by --to-subscription")
     wanted = chosen(zookeeper, queue, start, end, topics, filter)
-    from delivery.spark.jobs.replaying import Wishes, replay as replay_all
+    from delivery.spark.jobs.replaying import Wishes, replay as replay_all, replay_to_subscription
+    from delivery.spark.jobs.subscribed import as_subscribed
 
     if rate is not None and rate <= 0:
         raise typer.BadParameter("must be above 0", param_hint="--rate")
@@ -68,10 +82,12 @@ def replay(
         sql=sql, rate=rate or 0.0, partitions=cast("Partitions | None", partitions), unordered=unordered,
         origin=origin, identity=identity,
     )  # fmt: skip
-    pinned = wanted if dry_run else lasting(wanted)
+    taken = wanted if subscription is None else as_subscribed(wanted, subscription)
+    pinned = taken if dry_run else lasting(taken)
+    job, to = (replay_all, target) if subscription is None else (replay_to_subscription, subscription)
     done = run(
         "replay", master,
-        lambda session, bar: replay_all(session, pinned, target, wishes, dry_run=dry_run, progress=bar),
+        lambda session, bar: job(session, pinned, to or "", wishes, dry_run=dry_run, progress=bar),
     )  # fmt: skip
     show(done, as_json=as_json, dry_run=dry_run)
 

@@ -5,13 +5,15 @@ An end that is not named is the end of the queue at that time, and told, so that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from delivery.errors import InvalidRequest
-from delivery.ids import LATEST, MessageId, Start, check_start
+from delivery.ids import ID_MAX, LATEST, MessageId, Start, check_start
+from delivery.model import Isolation
 from delivery.spark.planning import Engine, engine
 from delivery.spark.ranges import Held, Span
 
@@ -26,6 +28,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """Itself left out."""
     topics: tuple[str, ...] = ()
     filter: str = ""
+    partitions: tuple[int, ...] = ()
+    """Empty for all."""
+    isolation: Isolation = "uncommitted"
 
 
 class Pinned(msgspec.Struct, frozen=True):
@@ -59,7 +64,7 @@ class Pinned(msgspec.Struct, frozen=True):
         ends = {queue: {str(span.partition): span.until + 1 for span in self.spans}}
         given = {
             "zookeeper": chosen.zookeeper, "queue": queue, "topics": ",".join(chosen.topics), "filter": chosen.filter,
-            "columns": columns, "startingOffsets": msgspec.json.encode(begins).decode(),
+            "columns": columns, "isolation": chosen.isolation, "startingOffsets": msgspec.json.encode(begins).decode(),
             "endingOffsets": msgspec.json.encode(ends).decode(),
         }  # fmt: skip
         return session.read.format("hoot").options(**{name: value for name, value in given.items() if value}).load()
@@ -74,6 +79,8 @@ class Pinned(msgspec.Struct, frozen=True):
             int(self.end),
             chosen.topics,
             chosen.filter,
+            chosen.partitions,
+            chosen.isolation,
             others,
         ]
         return blake2b(msgspec.json.encode(said), digest_size=12).hexdigest()
@@ -86,10 +93,19 @@ def pin(hosts: Engine, chosen: Chosen) -> Pinned:
     if after == LATEST:
         raise InvalidRequest("a job that begins with the latest has nothing to read")
     held = hosts.held((chosen.queue, number) for number in range(record.settings.partitions))
-    spans = [within(place, one, after, until) for place, one in held.items()]
+    ends = {place: one.last_id for place, one in held.items()}
+    if chosen.isolation == "committed":
+        decided = {place: one.last_id for place, one in hosts.held(held, chosen.isolation).items()}
+        until = decided_end(until, [(end, decided[place]) for place, end in ends.items()])
+        ends = {place: min(end, decided[place]) for place, end in ends.items()}
+    taken = chosen.partitions or range(record.settings.partitions)
+    spans = [
+        within(place, one, after, until) if place[1] in taken else Span(*place, ends[place], ends[place])
+        for place, one in held.items()
+    ]
     counts = {span.partition: span.messages for span in hosts.counted(spans)}
     return Pinned(
-        chosen,
+        chosen if until == check_start(chosen.end) else msgspec.structs.replace(chosen, end=MessageId(until + 1)),
         record.generation,
         tuple(msgspec.structs.replace(span, messages=counts.get(span.partition, 0)) for span in spans),
     )
@@ -106,3 +122,19 @@ def within(place: tuple[str, int], held: Held, after: int, until: int) -> Span:
     first = max(after, held.first_id - 1) if held.messages else held.last_id
     last = held.last_id if until == LATEST else min(until, held.last_id)
     return Span(*place, first, max(first, last))
+
+
+def decided_end(until: int, ends: Sequence[tuple[int, int]]) -> int:
+    """Up to where it is known of every message whether it is committed, so that it is the same ones the next time.
+
+    `ends` are of each partition what it holds, and what of it is decided. Raises InvalidRequest for a named end beyond.
+    """
+    last = min((decided for held, decided in ends if decided < held), default=ID_MAX)
+    if until == LATEST:
+        return LATEST if last == ID_MAX else last
+    if until > last:
+        raise InvalidRequest(
+            f"a transaction that is in progress has published from {MessageId(last + 1)} on, before the end: wait for"
+            " it, or end there"
+        )
+    return until

@@ -1,4 +1,4 @@
-"""`hoot spark replay`: messages of a queue into another one, as they are or as SQL makes them, fast or at a pace."""
+"""`hoot spark replay`: messages of a queue to another one or to a subscription, as they are or as SQL makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from delivery.spark.jobs.failing import told_plainly
 from delivery.spark.jobs.following import followed
 from delivery.spark.jobs.running import Progress, silent
 from delivery.spark.jobs.storing import Partitions, by_content, check_rows, in_order, settled, store, with_origin
-from delivery.spark.planning import engine
+from delivery.spark.jobs.subscribed import Into, found, place_for, taken_by
+from delivery.spark.planning import Engine, engine
 
 VIEW: Final = "messages"
 """What a query reads from: the columns of a read."""
@@ -25,6 +26,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
     queue: str
     target: str
+    """The queue in which they are."""
     messages: int
     until: str
     """The id behind the last of them: a replay that runs again up to there stores nothing twice."""
@@ -56,25 +58,51 @@ def replay(
     Each partition's in their order, by one task; at a pace all in the order of their times, by one task. Raises
     InvalidRequest (a query that is none, or whose rows are no messages), UnknownQueue, JobFailed.
     """
-    wishes = wishes or Wishes()
     if target == chosen.queue:
         raise InvalidRequest(f"a replay of {target!r} into itself would never end; name another queue")
     with told_plainly(), engine(chosen.zookeeper) as hosts:
-        pinned, record = pin(hosts, chosen), hosts.queue(target)
-        where = settled(wishes.partitions, pinned.partitions, record.settings)
-        rows = _queried(session, pinned, wishes)
-        check_rows(rows)
-        with followed(session, progress, 2):
-            if dry_run:
-                count = rows.count()
-            else:
-                counted = Observation()
-                told = rows.observe(counted, F.count(F.lit(1)).alias("messages"))
-                identity = wishes.identity or f"replay {pinned.identity(record.generation, where, wishes)}"
-                ordered = _ordered(told, pinned, wishes)
-                store(ordered, chosen.zookeeper, target, identity, where, wishes.rate)
-                count = int(counted.get["messages"])
-    return Replayed(chosen.queue, target, count, str(pinned.end), where)
+        record = hosts.queue(target)
+        into = Into(target, record.settings, lambda: record.generation)
+        return _replayed(session, hosts, chosen, into, wishes or Wishes(), progress, dry_run=dry_run)
+
+
+def replay_to_subscription(
+    session: SparkSession, chosen: Chosen, name: str, wishes: Wishes | None = None, *, dry_run: bool = False,
+    progress: Progress = silent,
+) -> Replayed:  # fmt: skip
+    """Store messages of a queue for the listeners of one of its subscriptions alone, who hear them within a minute.
+
+    Those that it takes (`subscribed.taken_by`), in a queue of its own, with a header `hoot-origin`, in order as
+    `replay`. Raises UnknownSubscription, and as `replay`, InvalidRequest also for the replay of a subscription.
+    """
+    with told_plainly(), engine(chosen.zookeeper) as hosts:
+        record = found(hosts, chosen.queue, name)
+        settings = hosts.queue(chosen.queue).settings
+        wished = msgspec.structs.replace(wishes or Wishes(), origin=True)
+        return _replayed(
+            session, hosts, taken_by(record, chosen), place_for(hosts, record, settings), wished, progress,
+            dry_run=dry_run,
+        )  # fmt: skip
+
+
+def _replayed(
+    session: SparkSession, hosts: Engine, chosen: Chosen, into: Into, wishes: Wishes, progress: Progress, *,
+    dry_run: bool,
+) -> Replayed:  # fmt: skip
+    pinned = pin(hosts, chosen)
+    where = settled(wishes.partitions, pinned.partitions, into.settings)
+    rows = _queried(session, pinned, wishes)
+    check_rows(rows)
+    with followed(session, progress, 2):
+        if dry_run:
+            count = rows.count()
+        else:
+            identity = wishes.identity or f"replay {pinned.identity(into.opened(), where, wishes)}"
+            counted = Observation()
+            told = rows.observe(counted, F.count(F.lit(1)).alias("messages"))
+            store(_ordered(told, pinned, wishes), chosen.zookeeper, into.queue, identity, where, wishes.rate)
+            count = int(counted.get["messages"])
+    return Replayed(chosen.queue, into.queue, count, str(pinned.end), where)
 
 
 def _queried(session: SparkSession, pinned: Pinned, wishes: Wishes) -> DataFrame:

@@ -31,6 +31,7 @@ def test_what_subscribe_printed_is_recorded_and_nothing_else(
     [
         ["export", "q", "out", "--format", "xml"], ["export", "q", "out", "--bodies", "hex"],
         ["export", "q", "out", "--from", "sometime"], ["replay", "q", "other", "--rate", "0"],
+        ["replay", "q"], ["replay", "q", "other", "--to-subscription", "billing"],
         ["compact", "q"], ["compact", "q", "--into-queue", "q"], ["audit", "q", "out", "--late", "soon"],
         ["export", "q", "out", "--master", "sc://spark:15002"], ["export", "q", "out", "--master", "sparc://s:7077"],
         ["audit", "q", "out", "--master", "sparc://s:7077"], ["compact", "q", "--into-folder", "o", "--master", "sc://s"],
