@@ -6,6 +6,7 @@ An errand is a line of JSON, and so is each answer: any number that tell how far
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -115,11 +116,12 @@ def spark_side(zookeeper: str, folder: Path) -> Iterator[SparkSide]:
     log, (ours, theirs) = folder / "spark.log", socket.socketpair()
     ours.settimeout(_SECONDS)
     arguments = [zookeeper, str(folder / "spark"), str(theirs.fileno())]
+    environment = {**os.environ, **_SHORT_LIVED, "TMPDIR": str(folder)}  # PySpark's, which it leaves where it is killed
     with ours, ours.makefile("rb") as replies, log.open("ab") as errors, lifeline() as stdin:
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "delivery.demo.spark_side", *arguments], stdin=stdin, stdout=errors,
-                stderr=errors, pass_fds=[theirs.fileno()], start_new_session=True, env={**os.environ, **_SHORT_LIVED},
+                stderr=errors, pass_fds=[theirs.fileno()], start_new_session=True, env=environment,
             )  # fmt: skip
         with process:
             try:
@@ -129,4 +131,5 @@ def spark_side(zookeeper: str, folder: Path) -> Iterator[SparkSide]:
             except subprocess.TimeoutExpired:
                 pass
             finally:
-                process.kill()
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # the JVM, too, which would write where nothing is any more

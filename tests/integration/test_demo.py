@@ -62,14 +62,25 @@ def test_the_demo_survives_its_kills_and_agrees_with_file_and_spark(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [], "the demo's folder is removed"
 
 
-def test_an_interrupted_demo_ends_its_processes_and_removes_its_folder(tmp_path: Path) -> None:
+def is_begun(process: subprocess.Popen[str], program: bytes) -> bool:
+    """Whether one of its processes runs such a program."""
+    places = [Path(f"/proc/{pid}/cmdline") for pid in descendants(process.pid)]
+    return any(program in place.read_bytes() for place in places if place.exists())
+
+
+@pytest.mark.parametrize(
+    ("at", "program"),
+    [("publishing", b"delivery.demo.receiver"), pytest.param("with Spark", b"SparkSubmit", marks=pytest.mark.spark)],
+)
+def test_an_interrupted_demo_ends_its_processes_and_removes_its_folder(tmp_path: Path, at: str, program: bytes) -> None:
     with demo(tmp_path) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "publishing" in line:
+            if at in line:
                 break
+        eventually(lambda: is_begun(process, program), "the step has begun", 60)
         started = descendants(process.pid)
-        assert len(started) >= 3, "ZooKeeper, region host and subscriber"
+        assert len(started) >= 3, "ZooKeeper, region host, and subscriber or Spark"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 130
