@@ -311,12 +311,18 @@ class ProtocolError(HootError):
 
 
 class MessagesGone(HootError):
-    """What was stored of a queue is not in the store any more: somebody dropped it, emptied it, or named another store.
+    """What was stored of a queue is not in the store any more: somebody dropped it, emptied it, or named another one.
 
     Nothing is stored in its place, as if there had been nothing: it is brought back, or the queue is deleted.
     """
 
     code = "messages_gone"
+
+
+class WrongStore(HootError):
+    """The queue is in a store of another kind than the host's; nothing of it is served, and nothing stored."""
+
+    code = "wrong_store"
 
 
 class LayoutMismatch(HootError):

@@ -31,11 +31,11 @@ class Rows:
     def append(self, row: Row) -> None:
         """Add a row behind the others."""
         body, key, topic, block = row
-        simple = key is None and not block
-        if simple and (self.plain == topic or not self.bodies):
+        if key is None and not block and (self.plain == topic or not self.bodies):
             self.plain = topic
         else:
-            self._widen()
+            if self.plain is not None:
+                self._widen(self.plain)
             self._keys.append(key)
             self._topics.append(topic)
             self._blocks.append(block)
@@ -46,7 +46,8 @@ class Rows:
         if self.plain == topic or not self.bodies:
             self.plain = topic
         else:
-            self._widen()
+            if self.plain is not None:
+                self._widen(self.plain)
             count = len(bodies)
             self._keys += [None] * count
             self._topics += [topic] * count
@@ -60,8 +61,7 @@ class Rows:
         columns = Columns(self._topics, self._keys, self._blocks, self.bodies)
         return assemble(columns, partition, producer_id=producer_id, producer_sequence=producer_sequence)
 
-    def _widen(self) -> None:
-        if self.plain is not None:
-            count = len(self.bodies)
-            self._keys, self._topics, self._blocks = [None] * count, [self.plain] * count, [b""] * count
-            self.plain = None
+    def _widen(self, topic: str) -> None:
+        count = len(self.bodies)
+        self._keys, self._topics, self._blocks = [None] * count, [topic] * count, [b""] * count
+        self.plain = None

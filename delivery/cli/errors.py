@@ -54,7 +54,7 @@ _HINTS = {
     "unknown_outcome": "the messages may be stored; scan the queue before publishing them again",
     "deadline_exceeded": "try again; if it lasts, look at the log and /readyz of the region host",
     "throttled": "try again after a pause",
-    "storage_unavailable": "look at the log of the region host: its disk may be full or failing",
+    "storage_unavailable": "look at the log of the region host: its disk may be full or failing, or HBase out of reach",
     "clock_wrong": "set the clock of the region host's machine right, or move the partition to a host with a right one",
     "corrupt_record": "do not delete anything; the log of the region host names the file",
     "messages_gone": "bring back what was there, or delete the queue; the log of the region host says more",

@@ -2,10 +2,10 @@
 
 The JSON form of an explanation is `{queue, subscription, message, explanations}`, and per partition that holds a
 message of that id `{partition, topic, taken, refused_by, waits_for, acknowledged, parked, passed_by, dead_letters,
-rules}`, where `waits_for` is a transaction in progress or null, `parked` null or `{failures, last_error}` of the key
-that waits, and `dead_letters` are those of the message, each `{queue, id, time, reason, failures, last_error}`. A rule
-and each of its parts is `{text, value, error, parts}`; `value` is null where it could not be evaluated, and `error`
-says why.
+dead_letters_until, rules}`, where `waits_for` is a transaction in progress or null, `parked` null or `{failures,
+last_error}` of the key that waits, and `dead_letters` are those of the message, each `{queue, id, time, reason,
+failures, last_error}`, up to which id they were looked through, null for all. A rule and each of its parts is `{text,
+value, error, parts}`; `value` is null where it could not be evaluated, and `error` says why.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ def _fields(found: Explained) -> dict[str, Any]:
         "parked": parked and {"failures": parked.failures, "last_error": parked.last_error},
         "passed_by": found.passed_by,
         "dead_letters": [_letter(one) for one in found.dead_letters],
+        "dead_letters_until": found.letters_until and str(found.letters_until),
         "rules": [msgspec.to_builtins(one) for one in found.rules],
     }
 
@@ -204,6 +205,9 @@ def _print(found: Explained) -> None:
     for letter in found.dead_letters:
         print(f"  given up {age(letter.id.timestamp_ms)}: {_reason(letter)}; it is {letter.id} in {letter.stored.queue}"
               " (`hoot dlq show|redrive|drop`)")  # fmt: skip
+    if found.letters_until is not None:
+        print(f"  there are very many dead letters: of what was given up behind {found.letters_until}, or sent back or"
+              " dropped, nothing is said here (`hoot dlq list` reads all)")  # fmt: skip
     for one in found.rules:
         _print_part(one, 1)
 

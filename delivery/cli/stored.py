@@ -36,6 +36,7 @@ def show_queue(found: QueueInfo) -> None:
     show_fields([
         ("queue", found.record.name),
         ("created", age(found.record.created_ms)),
+        *([] if found.record.store is None else [("store", found.record.store)]),
         ("durability", settings.durability),
         ("ttl", span(settings.ttl_seconds)),
         ("retention", size(settings.retention_bytes)),
@@ -139,6 +140,7 @@ def queue_fields(record: QueueRecord) -> dict[str, Any]:
         "generation": record.generation,
         "created": moment(record.created_ms),
         "partitions": settings.partitions,
+        "store": record.store,
         "durability": settings.durability,
         "ttl_seconds": settings.ttl_seconds,
         "retention_bytes": settings.retention_bytes,

@@ -7,11 +7,10 @@ partition cannot send, it stays open and grows instead, so that batches become l
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +18,9 @@ from delivery.batch import BATCH_BYTES_MAX, Row
 from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from delivery.client.outgoing import Plain
 
 GRANT_SECONDS = 1.0
 """Who had a grant for so long, though a microsecond is enough, was interrupted (Ctrl-C) and will not give it back."""
@@ -49,25 +51,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if wrong:
             raise InvalidRequest("; ".join(wrong))
         return self
-
-
-class Plain:
-    """Messages without a key, a topic or headers, all checked, which may go to any partition."""
-
-    __slots__ = ("_ends", "bodies")
-
-    def __init__(self, bodies: Sequence[bytes]) -> None:
-        self.bodies = bodies
-        self._ends = list(accumulate(map(ROW_BYTES.__add__, map(len, bodies)), initial=0))
-        """How many bytes those before each place count for."""
-
-    def size(self, at: int, end: int) -> int:
-        """How many bytes those from `at` to before `end` count for."""
-        return self._ends[end] - self._ends[at]
-
-    def fitting(self, at: int, room: int) -> int:
-        """The last place up to which those from `at` on fit into so many bytes."""
-        return bisect_right(self._ends, self._ends[at] + room, at) - 1
 
 
 class Grant:
@@ -113,7 +96,7 @@ class Accumulator:
 
     def fits(self, size: int) -> bool:
         """Whether there is room for `size` more bytes. A single message always fits into an empty buffer."""
-        return size <= self.room or self.room == self._limits.buffer_bytes
+        return size <= self._room or size <= self.room or self.room == self._limits.buffer_bytes
 
     def place(
         self, row: Row, size: int, partition: int | None, now: float, timeout: float, pointer: int = 0
@@ -208,7 +191,8 @@ class Accumulator:
     ) -> Batch:  # fmt: skip
         """The open batch for a message of that size; without the grant."""
         number = self._router.route(key, partition)
-        self._regain()
+        if self._granted is not None:
+            self._regain()
         batch = self._fitting(number, size, pointer)
         if batch is None and key is None and partition is None:
             number = self._router.sticky  # closing the full one has changed it
@@ -216,38 +200,39 @@ class Accumulator:
         if batch is None:
             batch = self._open[number] = Batch(number, now + self._limits.linger, deadline, now, pointer)
             self.unsettled[batch] = None
-        batch.deadline = max(batch.deadline, deadline)
+        elif deadline > batch.deadline:
+            batch.deadline = deadline
         return batch
 
     def _add(self, batch: Batch, size: int) -> None:
         batch.size += size
         self._room -= size
-        if batch.partition == self._router.sticky:
-            self._grant(batch)
+        if batch.rows.plain is not None and batch.partition == self._router.sticky:
+            self._grant(batch, batch.rows.plain)
 
     def _fitting(self, number: int, size: int, pointer: int) -> Batch | None:
         """The open batch of a partition if the message fits; one that is too full for it, or another's, is closed."""
         batch = self._open.get(number)
         limits = self._limits
-        if batch is not None and (
-            batch.size + size > limits.batch_bytes
-            or len(batch.rows) >= limits.batch_messages
-            or batch.pointer != pointer
+        if batch is None or (
+            batch.size + size <= limits.batch_bytes
+            and len(batch.rows.bodies) < limits.batch_messages
+            and batch.pointer == pointer
         ):
-            self._close(batch)
-            return None
-        return batch
+            return batch
+        self._close(batch)
+        return None
 
-    def _grant(self, batch: Batch) -> None:
+    def _grant(self, batch: Batch, topic: str) -> None:
         """Count bytes as taken into the batch, so that the messages that fit into them need no other check.
 
         The most that its limits and the buffer leave. No message counts for less than ROW_BYTES, so that they cannot
         be too many; none that is too large fits.
         """
-        limits, topic = self._limits, batch.rows.plain
+        limits = self._limits
         messages = limits.batch_messages - len(batch.rows)
         size = min(limits.batch_bytes - batch.size, messages * ROW_BYTES, self._room, self._row_bytes_max)
-        if size > 0 and topic is not None and not self._stopped:
+        if size > 0 and not self._stopped:
             batch.size += size
             self._room -= size
             self._granted = Grant(batch, topic, size)

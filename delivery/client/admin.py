@@ -11,7 +11,6 @@ import msgspec
 from delivery import wall
 from delivery.client.calls import Calls, partition_info
 from delivery.client.copying import Side
-from delivery.client.deadletters import StoredLetter
 from delivery.client.explaining import Explained, Explaining
 from delivery.client.hosts import Owners
 from delivery.client.looking import Looking, SubscriptionInfo, check_passing
@@ -196,11 +195,10 @@ class Admin:
         return self._catalog.change_subscription(queue, name, change)
 
     def explain(
-        self, queue: str, name: str, message: int, partition: int | None, view: Callable[[], bytes],
-        letters: Callable[[], Sequence[StoredLetter]],
-    ) -> list[Explained]:  # fmt: skip
-        """See Client.explain; `view` gives what of transactions is committed now, `letters` the dead letters."""
-        return self._explaining.explain(self._subscription(queue, name), message, partition, view, letters())
+        self, queue: str, name: str, message: int, partition: int | None, view: Callable[[], bytes]
+    ) -> list[Explained]:
+        """See Client.explain; `view` gives what of transactions is committed now."""
+        return self._explaining.explain(self._subscription(queue, name), message, partition, view)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its states; its workers stop. Raises UnknownQueue, UnknownSubscription."""

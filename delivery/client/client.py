@@ -196,7 +196,7 @@ class Client(SubscriptionsFace):
             if self._closed:
                 raise Closed("the client is closed")
             known = self._queues.get(record.name)
-            if known is not None and known.record == record:
+            if known is not None and record.serves_as(known.record):
                 return known
             made = self._queues[record.name] = self._make_queue(record)
             if known is not None and known.record.generation == record.generation:

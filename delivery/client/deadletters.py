@@ -105,6 +105,28 @@ class StoredLetter(msgspec.Struct, frozen=True):
         return NewMessage(stored.body, key=stored.key, topic=stored.topic, headers=self.headers, partition=partition)
 
 
+class Gathering:
+    """Dead letters of a queue's messages, as they are read; settlements may come before what they settle."""
+
+    def __init__(self, queue: str, message: str | None = None) -> None:
+        """With a `message` only the letters of messages of that id."""
+        self._queue, self._message = queue, message
+        self._letters: list[StoredLetter] = []
+        self._settled: set[tuple[int, int]] = set()
+
+    def note(self, stored: Message) -> None:
+        """Take what lies in the queue of dead letters; what is neither letter nor settlement counts for nothing."""
+        if SETTLED in tolerant_headers(stored.header_block):
+            with contextlib.suppress(msgspec.DecodeError):
+                self._settled.update(msgspec.json.decode(stored.body, type=list[tuple[int, int]]))
+        elif (letter := StoredLetter(stored)).is_of(self._queue) and self._message in (None, letter.told("id")):
+            self._letters.append(letter)
+
+    def left(self) -> list[StoredLetter]:
+        """Those that were not settled, in the order of reading."""
+        return [one for one in self._letters if (one.stored.partition, one.stored.number) not in self._settled]
+
+
 class DeadLetterQueue:
     """The dead letters of one subscription. Blocking."""
 
@@ -118,19 +140,12 @@ class DeadLetterQueue:
         Not what others published there: by hand, or as the dead letters of queue `a.b`, which lie with those of a
         subscription `b.c` of queue `a`.
         """
-        letters: list[StoredLetter] = []
-        settled: set[tuple[int, int]] = set()
-        stored = self._find()
-        if stored is None:
-            return []
-        with stored.scanner() as scanner:
-            for message in scanner:
-                if SETTLED in tolerant_headers(message.header_block):
-                    with contextlib.suppress(msgspec.DecodeError):
-                        settled.update(msgspec.json.decode(message.body, type=list[tuple[int, int]]))
-                elif (letter := StoredLetter(message)).is_of(self._queue.name):
-                    letters.append(letter)
-        return [letter for letter in letters if (letter.stored.partition, letter.stored.number) not in settled]
+        found, stored = Gathering(self._queue.name), self._find()
+        if stored is not None:
+            with stored.scanner() as scanner:
+                for message in scanner:
+                    found.note(message)
+        return found.left()
 
     def redrive(self, letters: Sequence[StoredLetter]) -> None:
         """Publish them again, each to its partition, for all subscriptions of the queue; then they are settled.

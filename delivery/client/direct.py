@@ -7,9 +7,10 @@ from math import inf
 from time import monotonic
 
 from delivery.batch import Row
-from delivery.client.accumulator import Limits, Plain
+from delivery.client.accumulator import Limits
 from delivery.client.inflight import WINDOW_MAX
 from delivery.client.machine import Machine, Target, checked_timeout
+from delivery.client.outgoing import Plain
 from delivery.client.receipts import PublishedMessage, Receipt, receipts
 from delivery.client.turns import Turns
 from delivery.errors import Closed, Throttled, UnknownOutcome
@@ -34,10 +35,10 @@ class DirectPublisher(Machine):
             [self._take(row, size, partition, end, pointer) for row, size, partition in rows], timeout, end
         )
 
-    def publish_plain(self, bodies: Sequence[bytes], timeout: float) -> list[PublishedMessage]:
+    def publish_plain(self, plain: Plain, timeout: float) -> list[PublishedMessage]:
         """`publish` for messages that need no check any more (see Outgoing.plain)."""
-        end, plain, taken = monotonic() + checked_timeout(timeout), Plain(bodies), list[Receipt]()
-        while len(taken) < len(bodies):
+        end, taken = monotonic() + checked_timeout(timeout), list[Receipt]()
+        while len(taken) < len(plain.bodies):
             taken += self._take_plain(plain, len(taken), end)
         return self._outcome(taken, timeout, end)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from delivery.batch import headers_in, open_batch
+from delivery.client.burials import Burials, Search
 from delivery.client.calls import Calls, count_messages, partition_info
 from delivery.client.deadletters import StoredLetter
 from delivery.errors import InvalidRequest
@@ -49,6 +50,8 @@ class Explained(msgspec.Struct, frozen=True):
     """A transaction in progress, of the message or of one before it, whose end the subscription waits for."""
     dead_letters: tuple[StoredLetter, ...] = ()
     """As which it lies in the subscription's dead letters now; they say since when, and why it was given up."""
+    letters_until: MessageId | None = None
+    """Up to which dead letter was looked, where there were too many; None where all were."""
 
 
 class Explaining:
@@ -56,27 +59,28 @@ class Explaining:
 
     def __init__(self, catalog: Catalog, calls: Calls) -> None:
         self._catalog, self._calls = catalog, calls
+        self._search = Search(catalog, calls)
 
     def explain(
-        self, record: SubscriptionRecord, number: int, partition: int | None, view: Callable[[], bytes],
-        letters: Sequence[StoredLetter],
-    ) -> list[Explained]:  # fmt: skip
+        self, record: SubscriptionRecord, number: int, partition: int | None, view: Callable[[], bytes]
+    ) -> list[Explained]:
         """See Client.explain; `view` gives what of transactions is committed now, and is asked where that counts."""
         partitions = self._catalog.queue(record.queue).settings.partitions
         asked: Iterable[int] = range(partitions)
         if partition is not None:
             asked = (check_partition(partition, partitions, record.queue),)
         states = self._catalog.states(record.queue, record.name)
-        given_up = [letter for letter in letters if letter.told("id") == str(MessageId(number))]
+        given_up = self._search.find(record.queue, record.name, number)
         found = []
         for one in asked:
-            message = self._read(record.queue, one, number) or _original(record.queue, one, number, given_up)
+            message = self._read(record.queue, one, number) or _original(record.queue, one, number, given_up.letters)
             if message is not None:
                 found.append(message)
         if not found:
             place = f"queue {record.queue!r} holds" if partition is None else f"{record.queue}/{partition} holds"
             raise InvalidRequest(
                 f"{place} no message {MessageId(number)}: it was never stored, or is older than what the queue keeps"
+                f"{_unseen(given_up)}"
             )
         explanations = [
             explained(record, one, states.get(one.partition), self._behind(record, one), given_up) for one in found
@@ -142,6 +146,11 @@ class Explaining:
         return None
 
 
+def _unseen(given_up: Burials) -> str:
+    until = given_up.until
+    return "" if until is None else f"; of its dead letters only those up to {until} were looked through"
+
+
 def _reached(state: SubscriptionState | None, message: Message) -> int:
     return 0 if state is None else state.reached(message.key, message.number)
 
@@ -160,20 +169,20 @@ def _of(partition: int, letters: Iterable[StoredLetter]) -> tuple[StoredLetter, 
 
 def explained(
     record: SubscriptionRecord, message: Message, state: SubscriptionState | None, behind: int = 0,
-    letters: Iterable[StoredLetter] = (),
+    burials: Burials = Burials((), None),
 ) -> Explained:  # fmt: skip
     """Why a subscription takes a message or not; `state` is that of its partition, `behind` how much lies behind it.
 
-    `letters` are the dead letters of its id.
+    `burials` are those of its id.
     """
     row = row_of(message)
     rules = tuple(explain(rule, row) for rule in rules_of(record.topics, record.filter))
     refused = _refusal(record, message, rules)
     parked = next((one for one in state.parked if message.number in one.ids), None) if state is not None else None
     past = parked is None and message.number <= _reached(state, message)
-    given_up = _of(message.partition, letters)
+    given_up = _of(message.partition, burials.letters)
     passed = _passing(record, message, behind) if past and not given_up else None
-    return Explained(message, refused, past, parked, passed, rules, dead_letters=given_up)
+    return Explained(message, refused, past, parked, passed, rules, None, given_up, burials.until)
 
 
 def _refusal(record: SubscriptionRecord, message: Message, rules: Sequence[Part]) -> Refusal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +16,14 @@ from delivery.client.hosts import Owners
 from delivery.client.looks import Looks
 from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import Limits, Verdict, verdict
-from delivery.errors import ArchiveUnreadable, CorruptRecord, HootError, LayoutMismatch
+from delivery.errors import (
+    ArchiveUnreadable,
+    CorruptRecord,
+    HootError,
+    LayoutMismatch,
+    MessagesGone,
+    WrongStore,
+)
 from delivery.ids import MessageId
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import Flow, Pause, lasting
@@ -171,12 +178,15 @@ class Looking:
         return 0 if header is None else MessageId(max(header.base_id, position + 1)).timestamp_ms
 
 
+_OF_ONE_PARTITION: Final = (ArchiveUnreadable, CorruptRecord, LayoutMismatch, MessagesGone, WrongStore)
+
+
 def check_passing(error: HootError) -> None:
     """Raise what is no matter of one partition at this moment: all others can be told of in spite of that.
 
     What keeps an owner from opening a partition is one, though a person has to mend it.
     """
-    if not error.retryable and not isinstance(error, ArchiveUnreadable | CorruptRecord | LayoutMismatch):
+    if not error.retryable and not isinstance(error, _OF_ONE_PARTITION):
         raise error
 
 

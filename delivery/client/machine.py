@@ -75,7 +75,7 @@ class Machine:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the publisher is closed")
-        if not self._here:
+        if self._forks != _forks:
             raise Closed("the publisher belongs to another process: connect again after a fork")
 
     def _step(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, cast
 
 import msgspec
@@ -27,6 +29,25 @@ class NewMessage(msgspec.Struct, frozen=True):
     topic: str = ""
     headers: Mapping[str, bytes] | None = None
     partition: int | None = None
+
+
+class Plain:
+    """Messages without a key, a topic or headers, all checked, which may go to any partition."""
+
+    __slots__ = ("_ends", "bodies")
+
+    def __init__(self, bodies: Sequence[bytes]) -> None:
+        self.bodies = bodies
+        self._ends = list(accumulate(map(ROW_BYTES.__add__, map(len, bodies)), initial=0))
+        """How many bytes those before each place count for."""
+
+    def size(self, at: int, end: int) -> int:
+        """How many bytes those from `at` to before `end` count for."""
+        return self._ends[end] - self._ends[at]
+
+    def fitting(self, at: int, room: int) -> int:
+        """The last place up to which those from `at` on fit into so many bytes."""
+        return bisect_right(self._ends, self._ends[at] + room, at) - 1
 
 
 class Outgoing:
@@ -76,12 +97,12 @@ class Outgoing:
         block = encode_headers(headers) if headers else b""
         return (raw, key, topic, block), len(raw) + len(key or b"") + len(topic) + len(block) + ROW_BYTES
 
-    def plain(self, messages: Sequence[Bytes | NewMessage]) -> Sequence[bytes] | None:
+    def plain(self, messages: Sequence[Bytes | NewMessage]) -> Plain | None:
         """The messages, when each is a body of bytes within the limit as known now: then no more is to check."""
         if self.carry is not None or set(map(type, messages)) != {bytes}:
             return None
         bodies = cast("Sequence[bytes]", messages)
-        return bodies if max(map(len, bodies)) <= self._body_bytes_max else None
+        return Plain(bodies) if max(map(len, bodies)) <= self._body_bytes_max else None
 
     def row_of(self, message: Bytes | NewMessage) -> tuple[Row, int, int | None]:
         """As `row`, with the partition, of one element given to `put_many`."""

@@ -11,9 +11,9 @@ from typing import Final, Self
 
 from delivery import logs
 from delivery.batch import Row
-from delivery.client.accumulator import ROW_BYTES, Grant, Limits, Plain
+from delivery.client.accumulator import ROW_BYTES, Grant, Limits
 from delivery.client.machine import Machine, Target
-from delivery.client.outgoing import Bytes, NewMessage
+from delivery.client.outgoing import Bytes, NewMessage, Plain
 from delivery.client.receipts import Batch, PublishedMessage, Receipt, receipts
 from delivery.errors import Closed, DeadlineExceeded, HootError, Throttled
 
@@ -80,13 +80,14 @@ class Publisher(Machine):
     def put_many(self, messages: Iterable[Bytes | NewMessage]) -> list[Receipt]:
         """`put` for each: a body, or a NewMessage. What raises comes before anything of these messages is taken."""
         given = list(messages)
-        bodies = self._outgoing.plain(given)
-        if bodies is None:
-            rows = [self._outgoing.row_of(message) for message in given]
-            return [self._place(row, size, partition) for row, size, partition in rows]
-        plain, found = Plain(bodies), list[Receipt]()
-        while len(found) < len(bodies):
-            found += self._place_plain(plain, len(found))
+        plain, found = self._outgoing.plain(given), list[Receipt]()
+        if plain is not None:
+            while len(found) < len(given):
+                found += self._place_plain(plain, len(found))
+            return found
+        rows = deque(map(self._outgoing.row_of, given))
+        while rows:
+            found += self._place_some(rows)
         return found
 
     def flush(self, timeout: float | None = None) -> None:
@@ -143,10 +144,27 @@ class Publisher(Machine):
         with self._room:
             before = self._admitted(size)
             batch = self._accumulator.place(row, size, partition, monotonic(), self._timeout)
-            index = len(batch.rows) - 1
+            index = len(batch.rows.bodies) - 1
             closed = self._accumulator.closings > before
         self._placed(batch, closed=closed, new=index == 0)
         return Receipt(batch, index)
+
+    def _place_some(self, rows: deque[tuple[Row, int, int | None]]) -> list[Receipt]:
+        """The receipts of the first rows, which are taken out: up to where a batch is closed, or there is no room."""
+        found, new = list[Receipt](), False
+        accumulator = self._accumulator
+        with self._room:
+            before, now = self._admitted(rows[0][1]), monotonic()
+            while True:
+                batch = accumulator.place(*rows.popleft(), now, self._timeout)
+                index = len(batch.rows.bodies) - 1
+                new = new or index == 0
+                found.append(Receipt(batch, index))
+                if not rows or accumulator.closings > before or not accumulator.fits(rows[0][1]):
+                    break
+            closed = accumulator.closings > before
+        self._placed(batch, closed=closed, new=new)
+        return found
 
     def _place_plain(self, plain: Plain, at: int) -> Iterator[Receipt]:
         """The receipts of those from `at` on that one batch takes."""

@@ -108,9 +108,9 @@ class Queue:
         for the first message that was not stored; others may be. Use `publisher` to learn each one's outcome.
         """
         given = list(messages)
-        bodies = self._outgoing.plain(given)
-        if bodies is not None:
-            return self._publisher().publish_plain(bodies, timeout)
+        plain = self._outgoing.plain(given)
+        if plain is not None:
+            return self._publisher().publish_plain(plain, timeout)
         return self._publisher().publish([self._outgoing.row_of(message) for message in given], timeout)
 
     def put_of_transaction(self, pointer: int, messages: Iterable[NewMessage], *, timeout: float) -> None:

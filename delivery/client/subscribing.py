@@ -7,21 +7,19 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from delivery.client.admin import Admin
-from delivery.client.deadletters import DeadLetterQueue, StoredLetter
 from delivery.client.explaining import Explained
 from delivery.client.filtering import change
 from delivery.client.looking import SubscriptionInfo
 from delivery.client.positions import Move
 from delivery.client.replays import Stretch
 from delivery.dispatch.verdict import DEFAULTS, Limits
-from delivery.errors import InvalidRequest
 from delivery.filters import KEEP, FilterGiven, TopicsGiven
 from delivery.ids import Start
 from delivery.metastore.flow import FlowGiven
 from delivery.metastore.groups import Kind
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import Snapshot
-from delivery.metastore.policy import RetryGiven, dead_letter_queue
+from delivery.metastore.policy import RetryGiven
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.replays import Speed
 from delivery.metastore.request import Partitions, check_request
@@ -38,10 +36,6 @@ class SubscriptionsFace(ABC):
     @abstractmethod
     def _committed(self) -> bytes:
         """What of transactions is committed now."""
-
-    @abstractmethod
-    def dead_letters(self, queue: str, subscription: str) -> DeadLetterQueue:
-        """See Client."""
 
     def subscriptions(self, queue: str) -> list[str]:
         """The names of a queue's subscriptions, attached or not, sorted. Raises UnknownQueue."""
@@ -193,20 +187,12 @@ class SubscriptionsFace(ABC):
     def explain(self, queue: str, name: str, message: int, partition: int | None = None) -> list[Explained]:
         """Why a subscription takes the message with this id, or does not: one answer for each partition that holds it.
 
-        Dead letters are looked at, too, all there are; one whose message is stored no more is an answer as well.
+        Dead letters are looked through, too, for some ten seconds at most (`letters_until`); one whose message is
+        stored no more is an answer as well.
         Raises UnknownQueue, UnknownSubscription, UnknownPartition; InvalidRequest when no partition holds the message;
         CorruptRecord for a message that is damaged.
         """
-        return self._open().explain(
-            queue, name, message, partition, self._committed, lambda: self._letters(queue, name)
-        )  # fmt: skip
-
-    def _letters(self, queue: str, name: str) -> list[StoredLetter]:
-        try:
-            dead_letter_queue(queue, name)
-        except InvalidRequest:
-            return []  # the names leave none for them
-        return self.dead_letters(queue, name).letters()
+        return self._open().explain(queue, name, message, partition, self._committed)
 
     def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription with its checkpoints; its workers stop. Raises UnknownQueue, UnknownSubscription."""

@@ -225,7 +225,7 @@ class QueueTable:
             self._known.pop(name, None)
         else:
             self._known[name] = record
-        if before is not None and before != record:
+        if before is not None and (record is None or not record.serves_as(before)):
             same = record if record is not None and record.generation == before.generation else None
             for callback in self._on_change:
                 callback(before, same)

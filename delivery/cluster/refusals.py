@@ -15,13 +15,14 @@ from delivery.errors import (
     MessagesGone,
     StorageUnavailable,
     UnknownQueue,
+    WrongStore,
 )
 
 AGAIN_SECONDS: Final = 0.25
 """How long "another host has it" or "ZooKeeper does not answer" is believed."""
 REFUSALS_MAX: Final = 100_000
 
-TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced, LayoutMismatch, MessagesGone)
+TROUBLE: Final = (StorageUnavailable, CorruptRecord, Fenced, LayoutMismatch, MessagesGone, WrongStore)
 """The store's fault: the partition was claimed, could not be opened, and was released."""
 
 

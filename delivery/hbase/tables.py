@@ -8,16 +8,19 @@ is already there, or gone, is what was wanted.
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import tenacity
 from happybase.batch import BatchMutation, Mutation
 
+from delivery import logs
 from delivery.errors import HootError, StorageUnavailable, UnknownOutcome
 from delivery.hbase.errors import CellTooLarge, Denied, Lost, NoTable, Passing, TableExists, Unreached
 from delivery.hbase.gateways import Address
@@ -31,7 +34,11 @@ PUTS_AT_ONCE: Final = 4
 """Requests of all puts together that are on their way; more kept nobody busier on two cores."""
 SCAN_ROWS: Final = 1000
 
+log = logs.logger(__name__)
+
 _T = TypeVar("_T")
+_SAID_SECONDS: Final = 30.0
+"""Between two lines of the log about what is tried again: all that is under way would have one."""
 _FOREVER: Final = 2**31 - 1
 _TTL: Final = b"_ttl"
 """The attribute of HBase's own client for the life of the cells of a put, in ms as eight big-endian bytes."""
@@ -52,6 +59,7 @@ class Tables:
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, "hbase-put")
         """Its threads begin with the first put that needs them."""
         self._call_seconds = call_seconds
+        self._said_at = -math.inf
 
     def names(self) -> list[str]:
         """Every table."""
@@ -61,6 +69,8 @@ class Tables:
         """Whether there is no such namespace, as far as HBase 2 tells it whoever is allowed to look."""
         try:
             return not self.get("hbase:namespace", namespace.encode(), [b"info"])
+        except Unreached:
+            raise
         except HootError:
             return False
 
@@ -281,10 +291,19 @@ class Tables:
             retry=tenacity.retry_if_exception_type(again),
             stop=tenacity.stop_after_delay(self._call_seconds),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+            before_sleep=self._say,
             reraise=True,
         )
         found: _T = retrying(self._pool.call, work)
         return found
+
+    def _say(self, state: tenacity.RetryCallState) -> None:
+        """That something is tried again, at once: for whoever waits, it looks like nothing for a long time."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        now = monotonic()
+        if isinstance(error, Unreached | Lost) and now - self._said_at > _SAID_SECONDS:
+            self._said_at = now
+            log.warning("%s; what is asked of HBase is tried for up to %g s", error, self._call_seconds)
 
 
 def _delete_until(connection: Any, *, table: str, batches: list[Any], last_ms: int) -> None:

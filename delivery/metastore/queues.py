@@ -104,25 +104,25 @@ class Queues(Access):
             return changed
         raise crowded(f"queue {name!r}")
 
-    def table_of(self, name: str, generation: str) -> str:
-        """The word in the table of HBase that holds the queue, empty before there is one. Raises UnknownQueue."""
-        return self._generation(name, generation).value.table
+    def home_of(self, name: str, generation: str) -> str:
+        """The store that has the queue's messages, empty before there is one. Raises UnknownQueue."""
+        return self._generation(name, generation).value.home
 
-    def tie_table(self, name: str, generation: str, word: str) -> str:
-        """Keep the word that is in the queue's new table, unless another is kept: the one that counts.
+    def settle_home(self, name: str, generation: str, home: str) -> str:
+        """Keep in which store the queue's messages are, unless another is kept: the one that counts.
 
         Raises UnknownQueue.
         """
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._generation(name, generation)
-            if found.value.table:
-                return found.value.table
+            if found.value.home:
+                return found.value.home
             try:
-                self.managers.queues.update_queue(msgspec.structs.replace(found.value, table=word), found.version)
+                self.managers.queues.update_queue(msgspec.structs.replace(found.value, home=home), found.version)
             except BadVersion:
                 continue
-            return word
+            return home
         raise crowded(f"queue {name!r}")
 
     def delete_queue(self, name: str) -> None:

@@ -94,8 +94,17 @@ class QueueRecord(msgspec.Struct, frozen=True):
     """Whether it may hold messages of transactions although it is no topic."""
     copy_of: str = ""
     """The generation of the queue that it was made as a copy of, empty for all others."""
-    table: str = ""
-    """The random word in its table in HBase, by which that is known again; empty before it was made."""
+    home: str = ""
+    """Where its messages are, for good (storage.homes); empty before a host first took one of its partitions."""
+
+    @property
+    def store(self) -> str | None:
+        """The kind of store that its messages are in, `log` or `hbase`; None while that is open."""
+        return self.home.partition(":")[0] or None
+
+    def serves_as(self, other: QueueRecord) -> bool:
+        """Whether it is worked with as with the other one: all but the home is alike, which only stores ask for."""
+        return msgspec.structs.replace(self, home=other.home) == other
 
     @property
     def takes_transactions(self) -> bool:

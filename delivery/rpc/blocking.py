@@ -12,7 +12,7 @@ import select
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any, Final, Self, TypeVar
@@ -71,7 +71,7 @@ class BlockingConnection:
         seconds = self._call_deadline if deadline is None else deadline
         end = monotonic() + seconds
         seqid = self.send(method, *args, deadline=seconds)
-        with self._whole_or_broken():  # an interrupt between the two must not leave the reply behind
+        with _WholeOrBroken(self):  # an interrupt between the two must not leave the reply behind
             answered, result = self.receive(deadline=max(0.0, end - monotonic()))
             assert answered == seqid
         if isinstance(result, HootError):
@@ -86,7 +86,7 @@ class BlockingConnection:
             self._seqid = self._seqid % _SEQID_MAX + 1
             seqid = self._seqid
             frame = encode_call(SERVICE, method, seqid, args, self._frame_bytes_max)
-            with self._whole_or_broken():
+            with _WholeOrBroken(self):
                 left = joined(*frame)
                 self._sent.append((seqid, method))
                 while left:
@@ -102,7 +102,7 @@ class BlockingConnection:
         with self._receiving:
             self._check()
             seqid, method = self._sent[0]
-            with self._whole_or_broken():
+            with _WholeOrBroken(self):
                 while (frame := self._buffer.next_frame()) is None:
                     self._fill(end)
                 result = decode_reply(SERVICE, method, seqid, frame)
@@ -111,7 +111,7 @@ class BlockingConnection:
 
     def close(self) -> None:
         """Close; calls under way in other threads fail with HostUnreachable. Closing twice is fine."""
-        self._break("it was closed")
+        self.broke("it was closed")
         with self._sending, self._receiving:  # so that no thread waits on a number that another file gets
             self._socket.close()
 
@@ -133,28 +133,34 @@ class BlockingConnection:
             except OSError as error:
                 raise HostUnreachable(f"the connection to {self.address}:{self.port} broke: {error}") from None
 
-    @contextlib.contextmanager
-    def _whole_or_broken(self) -> Iterator[None]:
-        try:
-            yield
-        except ProtocolError as error:  # another program may have got the port of a host that is gone
-            self._break(str(error))
-            raise HostUnreachable(
-                f"{self.address}:{self.port} does not answer as a region host does: {error.message}"
-            ) from None
-        except BaseException as error:
-            self._break(str(error) or type(error).__name__)
-            raise
-
     def _check(self) -> None:
         if self._broken:
             raise HostUnreachable(f"the connection to {self.address}:{self.port} cannot be used: {self._broken}")
 
-    def _break(self, why: str) -> None:
+    def broke(self, why: str) -> None:
         """Wake whoever waits, and refuse all that follows. The file stays open until `close`."""
         self._broken = self._broken or why
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _WholeOrBroken:
+    """What is interrupted inside breaks the connection. A class, for a generator takes five times as long."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        self._connection.broke(str(error) or type(error).__name__)
+        if isinstance(error, ProtocolError):  # another program may have got the port of a host that is gone
+            peer = f"{self._connection.address}:{self._connection.port}"
+            raise HostUnreachable(f"{peer} does not answer as a region host does: {error.message}") from None
 
 
 def _connect(address: str, port: int, seconds: float) -> socket.socket:

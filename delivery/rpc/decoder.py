@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from thriftpy2.thrift import TType
 
 from delivery.errors import ProtocolError
+from delivery.rpc.compiled import reader
 from delivery.rpc.wire import FIXED, HEAD, LEAST, LENGTH, LISTS, MAP, STOP, STRING, STRUCT, VERSION, Type, fields
 
 VALUES_MAX: Final = 200_000
@@ -52,9 +53,11 @@ class Decoder:
     def struct(self, made: Any) -> Any:
         """The struct of class `made` that the rest of the frame holds, and nothing after it."""
         try:
-            found = self._struct(made, DEPTH_MAX)
+            found = reader(made)(self, DEPTH_MAX)
         except (IndexError, struct.error):
             raise ProtocolError("a frame ends inside a value") from None
+        except UnicodeDecodeError:
+            raise ProtocolError("a text is not UTF-8") from None
         if self._at != self._end:
             raise ProtocolError("a message does not end where its frame ends")
         return found
@@ -78,7 +81,7 @@ class Decoder:
 
     def _structure(self, of: Type, depth: int) -> Any:
         """A struct inside another value."""
-        return self._struct(of.made, depth)
+        return reader(of.made)(self, depth)
 
     def _list(self, of: Type, depth: int) -> list[Any]:
         """A list or set."""
@@ -94,27 +97,34 @@ class Decoder:
             for _ in range(self._elements(of, depth))
         }  # fmt: skip
 
-    def _struct(self, made: Any, depth: int) -> Any:
-        known, data = fields(made), self._data
-        self._spend(len(known), depth)
-        found = made()
-        values = found.__dict__
+    def rest(self, found: Any, depth: int) -> Any:
+        """A struct of which some fields are read: the others, in any order, and its end."""
+        made: Any = type(found)
+        known, data, values = fields(made), self._data, found.__dict__
         while (wire := data[self._at]) != STOP:
             self._spend(1, depth)
             number = _ID.unpack_from(data, self._at + 1)[0]
             self._at += 3
             if number in known and (of := known[number].type).wire == wire:
-                values[known[number].name] = self._READ[of.kind](self, of, depth - 1)
+                values[known[number].name] = self.value(of, depth - 1)
             else:
                 self._skip(wire, depth - 1)
         self._at += 1
         return found
 
+    def value(self, of: Type, depth: int) -> Any:
+        """A value of a type, without a head."""
+        return self._READ[of.kind](self, of, depth)
+
+    def too_long(self, at: int, end: int) -> None:
+        """Refuse a string that goes on behind the frame."""
+        raise ProtocolError(f"a string of {end - at} bytes where {self._end - at} are left")
+
     def _string(self) -> memoryview:
         at = self._at + 4
         end = at + LENGTH.unpack_from(self._data, self._at)[0]
         if end > self._end:
-            raise ProtocolError(f"a string of {end - at} bytes where {self._end - at} are left")
+            self.too_long(at, end)
         self._at = end
         return self._data[at:end]
 

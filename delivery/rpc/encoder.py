@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from thriftpy2.thrift import TType
 
 from delivery.errors import InvalidRequest, MessageTooLarge
-from delivery.rpc.wire import FIXED, LENGTH, LISTS, MAP, STOP, STRING, STRUCT, VERSION, Part, Type, fields
-
-APART_BYTES: Final = 16 * 1024
-"""A blob from this size on is sent as a part of its own instead of being copied: below it the copy is cheaper."""
+from delivery.rpc.compiled import APART_BYTES, writer
+from delivery.rpc.wire import FIXED, LENGTH, LISTS, MAP, STRING, STRUCT, VERSION, Part, Type, fields
 
 
 class Encoder:
@@ -35,17 +33,20 @@ class Encoder:
     def struct(self, value: Any) -> None:
         """A struct; fields that are None are left out. Raises InvalidRequest for what its type cannot hold."""
         made: Any = type(value)
-        for name, of, head in fields(made).values():
-            content = getattr(value, name)
-            if content is None:
-                continue
-            self._now += head
-            try:
-                self._WRITE[of.kind](self, of, content)
-            except (struct.error, UnicodeEncodeError) as error:
-                shown = f"{type(value).__name__}.{name}"
-                raise InvalidRequest(f"{shown} cannot be {str(content)[:40]!r}: {error}") from None
-        self._now.append(STOP)
+        try:
+            writer(made)(self, value)
+        except (struct.error, UnicodeEncodeError):
+            raise InvalidRequest(_misfit(value)) from None
+
+    def value(self, of: Type, value: Any) -> None:
+        """A value of a type, without a head."""
+        self._WRITE[of.kind](self, of, value)
+
+    def apart(self, blob: Part) -> bytearray:
+        """Send a blob as a part of its own; what is collected from then on."""
+        self._now = bytearray()
+        self._parts += (blob, self._now)
+        return self._now
 
     def parts(self, frame_bytes_max: int) -> tuple[list[Part], int]:
         """The frame, its length in front, and how many bytes it is in all. Raises MessageTooLarge above the limit."""
@@ -73,8 +74,7 @@ class Encoder:
         if len(blob) < APART_BYTES:
             self._now += blob
         else:
-            self._now = bytearray()
-            self._parts += (blob, self._now)
+            self.apart(blob)
 
     def _structure(self, _of: Type, value: Any) -> None:
         """A struct inside another value."""
@@ -100,3 +100,17 @@ class Encoder:
         **dict.fromkeys(FIXED, _fixed), **dict.fromkeys(LISTS, _list), MAP: _map,
         STRING: _text, TType.BINARY: _blob, STRUCT: _structure,
     }  # fmt: skip
+
+
+def _misfit(value: Any) -> str:
+    """What is wrong with a struct one of whose fields cannot be coded."""
+    made: Any = type(value)
+    name = made.__name__
+    for field in fields(made).values():
+        content = getattr(value, field.name)
+        try:
+            if content is not None:
+                Encoder().value(field.type, content)
+        except (struct.error, UnicodeEncodeError) as error:
+            return f"{name}.{field.name} cannot be {str(content)[:40]!r}: {error}"
+    return f"{name} cannot be coded"

@@ -55,6 +55,8 @@ class FrameBuffer:
             self._start = self._end = 0
             if self.capacity > KEPT_BYTES:
                 self._replace(self._small)
+            if self._wanted == 4:
+                return self._view
         if self._start + max(self._wanted, 4) > self.capacity and self._start:
             self._view[: self._end - self._start] = bytes(self._view[self._start : self._end])
             self._start, self._end = 0, self._end - self._start

@@ -119,7 +119,7 @@ class MessageStore(Protocol):
 
         Opening again under the same epoch gives the state anew. Raises Fenced when a newer epoch is already there,
         CorruptRecord when stored data that was acknowledged is damaged, MessagesGone when it is not there any more as a
-        whole (the partition must not be served).
+        whole, WrongStore when it is in a store of another kind (the partition must not be served).
         """
 
     def append(self, group: Sequence[Append]) -> list[HootError | None]:

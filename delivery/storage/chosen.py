@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from delivery.config import HostConfig
 from delivery.errors import ConfigError, StorageUnavailable
 from delivery.storage.base import MessageStore
+from delivery.storage.homes import Register
 from delivery.storage.log import SegmentedLog
 
 FRAME_BYTES: Final = 9 << 20
@@ -19,19 +20,18 @@ if TYPE_CHECKING:
     from delivery.hbase import Tables
     from delivery.model import Layout
     from delivery.storage.hbase import HBaseStore
-    from delivery.storage.hbase.making import Register
 
 
 def open_store(config: HostConfig, register: Register) -> MessageStore:
     """The store, which whoever asked for it closes; blocking. `config` has been checked.
 
-    The `register`, which is asked when a partition is opened, keeps by which word a queue's table in HBase is known.
+    The `register`, which is asked when a partition is opened, keeps in which store a queue is, for good.
 
     Raises DataFolderError and LayoutMismatch for a folder that cannot be; for HBase ConfigError where its client is not
     installed or no gateway is named, and StorageUnavailable when none of them answers.
     """
     if config.store == "log":
-        return SegmentedLog(config.data, segment_bytes=config.segment_bytes)
+        return SegmentedLog(config.data, segment_bytes=config.segment_bytes, register=register)
     return _hbase(config, register)
 
 

@@ -23,7 +23,7 @@ from delivery.hbase import Cells, Row
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, MessageStore, PartitionKey, PartitionState
 from delivery.storage.hbase import HBaseStore
-from delivery.storage.hbase.making import OwnRegister
+from delivery.storage.homes import OwnRegister
 from tests.hbase_tables import Data, FakeTables
 from tests.simulation.disk import Disk, Shelf
 from tests.simulation.kernel import Kernel

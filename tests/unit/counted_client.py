@@ -56,6 +56,17 @@ def instructions_of_puts(messages: int) -> dict[str, int]:
     return found.by_function()
 
 
+def instructions_of_a_put_many(messages: int) -> dict[str, int]:
+    """By function, for so many bodies at once."""
+    with ScriptedHost() as host, Publisher(target(host), Limits(linger=60)) as publisher:
+        publisher.put_many([BODY])
+        with counted("delivery", threads=False) as found:
+            publisher.put_many([BODY] * messages)
+        publisher.flush()
+        assert len(host.bodies) == 1 + messages
+    return found.by_function()
+
+
 def _service(callback: Any) -> ListenerService:
     here = SimpleNamespace(submit=lambda _, job: job(), post=_call, hop=None, task_of=None, clock=time.monotonic)
     service = ListenerService("mail", cast("Any", here), list[Event]().append)

@@ -6,7 +6,8 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits, Plain
+from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
+from delivery.client.outgoing import Plain
 from delivery.client.receipts import Batch
 from delivery.client.routing import Router
 from delivery.model import partition_of

@@ -13,7 +13,7 @@ import trio.testing
 from delivery.client.accumulator import Limits
 from delivery.client.aio_publisher import PUTS_AT_ONCE, AsyncPublisher
 from delivery.client.direct import DirectPublisher
-from delivery.client.outgoing import NewMessage
+from delivery.client.outgoing import NewMessage, Plain
 from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
 from delivery.errors import DeadlineExceeded, HootError, InvalidRequest, MessageTooLarge
@@ -54,6 +54,22 @@ def test_one_that_is_refused_leaves_all_of_them_out() -> None:
         assert host.bodies == []
 
 
+@pytest.mark.parametrize("limits", [Limits(linger=0.001, batch_messages=7), Limits(linger=0.001, buffer_bytes=500)])
+def test_messages_with_keys_and_topics_are_stored_in_order_and_each_has_its_own_id(limits: Limits) -> None:
+    messages = [NewMessage(b"%d" % at, key=b"k" if at % 3 else None, topic="ab"[at % 2]) for at in range(1000)]
+    with ScriptedHost() as host, publisher(host, limits) as under_test:
+        found = under_test.put_many(messages)
+        assert [int(receipt.id) for receipt in found] == list(range(1, 1001))
+        assert host.bodies == [message.body for message in messages]
+
+
+def test_a_list_without_a_linger_leaves_at_once() -> None:
+    with ScriptedHost() as host, publisher(host, Limits(linger=0)) as under_test:
+        found = under_test.put_many([NewMessage(b"a", key=b"k"), NewMessage(b"b", key=b"k")])
+        assert [int(receipt.result(SECONDS).id) for receipt in found] == [1, 2]
+        assert host.sizes[0] == 2
+
+
 def test_what_is_no_bytes_object_is_stored_as_bytes() -> None:
     class Body(bytes):
         pass
@@ -80,7 +96,7 @@ def test_what_a_host_refuses_is_told_by_every_receipt_of_that_batch_alone() -> N
 def test_a_queue_s_own_put_many_waits_for_all() -> None:
     with ScriptedHost() as host:
         under_test = DirectPublisher(target(host))
-        found = under_test.publish_plain(numbered(20_000), SECONDS)
+        found = under_test.publish_plain(Plain(numbered(20_000)), SECONDS)
         assert [int(one.id) for one in found] == list(range(1, 20_001))
         assert host.bodies == numbered(20_000)
         assert len(host.sizes) == 3, "as few batches as the limits allow"

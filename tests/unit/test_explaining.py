@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from delivery.client import Client, NewMessage
+from delivery.cli import filtering
+from delivery.client import Client, NewMessage, burials
+from delivery.client.burials import CLOCKS_MS, Search
+from delivery.client.calls import Calls
 from delivery.client.explaining import Explained, Explaining
 from delivery.errors import InvalidRequest
+from delivery.ids import MessageId
 from delivery.testing import Engine
 from subscriber import Message, Reject, RetryPolicy
 
@@ -100,6 +105,75 @@ def test_what_was_given_up_is_told_as_the_dead_letter_that_it_is_with_when_and_w
     client.dead_letters("orders", "billing").drop([letter])
     assert told(client, "billing", b"1").dead_letters == (), "nobody has it any more"
     assert told(client, "billing", b"2").dead_letters != ()
+
+
+class Asked(Calls):
+    """The calls of a client, with what it read of dead letters."""
+
+    def __init__(self, client: Client) -> None:
+        self._real = client._calls
+        self.reads: list[Any] = []
+
+    def call(self, queue: str, partition: int, method: str, *arguments: Any, **options: Any) -> Any:
+        reply = self._real.call(queue, partition, method, *arguments, **options)
+        if method == "read" and queue.endswith(".dlq"):
+            self.reads.append((arguments[0], reply))
+        return reply
+
+
+def given_up(hoot: Engine, client: Client, count: int) -> list[MessageId]:
+    """So many messages that are dead letters by now."""
+    subscriber = hoot.subscriber("audit")
+    subscriber.subscribe("orders", start="latest", listener=lambda _: Reject())
+    subscriber.start()
+    hoot.settle()
+    stored = client.queue("orders").put_many([NewMessage(bytes(300), headers={"n": b"%d" % n}) for n in range(count)])
+    hoot.advance(10)
+    assert len(client.dead_letters("orders", "audit").letters()) == count
+    return [one.id for one in stored]
+
+
+def test_of_many_dead_letters_only_those_of_the_message_travel(hoot: Engine, client: Client) -> None:
+    ids = given_up(hoot, client, 500)
+    letters = client.dead_letters("orders", "audit")
+    letters.drop([one for one in letters.letters() if one.told("id") == str(ids[1])])
+    asked = Asked(client)
+    search = Search(client._catalog, asked)
+    found = search.find("orders", "audit", ids[400])
+    assert [one.told("id") for one in found.letters] == [str(ids[400])]
+    assert found.until is None
+    assert search.find("orders", "audit", ids[1]) == ((), None), "it was dropped"
+    assert max(len(reply.batches) for _, reply in asked.reads) < 3000
+
+
+def test_a_search_begins_at_the_message_and_not_at_the_first_dead_letter(hoot: Engine, client: Client) -> None:
+    given_up(hoot, client, 3)
+    hoot.advance(2 * CLOCKS_MS / 1000)
+    stored = client.queue("orders").put(b"later")
+    hoot.advance(10)
+    asked = Asked(client)
+    assert len(Search(client._catalog, asked).find("orders", "audit", stored.id).letters) == 1
+    first, *_ = client.dead_letters("orders", "audit").letters()
+    assert asked.reads[0][0].after > first.id
+
+
+def test_a_search_that_takes_too_long_ends_and_says_how_far_it_came(
+    hoot: Engine, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = given_up(hoot, client, 60)
+    monkeypatch.setattr(burials, "READ_BYTES", 1)
+    [found] = client.explain("orders", "audit", ids[50])
+    assert (len(found.dead_letters), found.letters_until) == (1, None)
+    monkeypatch.setattr(burials, "SEARCH_SECONDS", 0.0)
+    [found] = client.explain("orders", "audit", ids[50])
+    assert found.dead_letters == ()
+    letters = client.dead_letters("orders", "audit").letters()
+    assert found.letters_until is not None
+    assert letters[0].id <= found.letters_until < letters[-1].id
+    filtering._print(found)
+    assert f"of what was given up behind {found.letters_until}" in capsys.readouterr().out
+    with pytest.raises(InvalidRequest, match=f"only those up to {found.letters_until} were looked through"):
+        client.explain("orders", "audit", ids[-1] + 7)
 
 
 def test_a_dead_letter_is_told_of_when_its_message_is_stored_no_more(

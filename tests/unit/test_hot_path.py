@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.counting import grown
-from tests.unit.counted_client import instructions_of_a_subscriber, instructions_of_puts
+from tests.unit.counted_client import instructions_of_a_put_many, instructions_of_a_subscriber, instructions_of_puts
 from tests.unit.counted_host import COUNTED, copies_in_a_host, instructions_of_a_host
 from tests.unit.counted_http import instructions_over_http
 
@@ -52,6 +52,12 @@ def test_a_put_executes_a_small_constant() -> None:
     assert many["delivery/client/publisher.py:Publisher.put"] > MANY, "the puts are counted"
     crept_in = excess(few, many, 1, PER_PUT)
     assert not crept_in
+
+
+def test_a_put_many_of_bodies_executes_nothing_for_a_message() -> None:
+    few, many = (instructions_of_a_put_many(count) for count in (FEW, MANY))
+    assert many["delivery/client/publisher.py:Publisher.put_many"], "it is counted"
+    assert not excess(few, many, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,18 @@ import pytest
 from delivery.client import looks as module
 from delivery.client.calls import Calls
 from delivery.client.hosts import Owners
+from delivery.client.looking import check_passing
 from delivery.client.looks import LEAST_SECONDS, LOOK_SECONDS, Looks
 from delivery.errors import (
     DeadlineExceeded,
     HootError,
     HostUnreachable,
+    InvalidRequest,
+    MessagesGone,
     MetadataUnavailable,
     NoHost,
     StorageUnavailable,
+    WrongStore,
 )
 from delivery.metastore.live import Address
 from delivery.metastore.records import HostRecord
@@ -114,3 +118,10 @@ def test_an_error_is_a_fresh_one_each_time(cluster: Cluster) -> None:
 
 def host(port: int) -> HostRecord:
     return HostRecord("h", "host", port, None, 1, "1", 0)
+
+
+@pytest.mark.parametrize("kind", [StorageUnavailable, MessagesGone, WrongStore])
+def test_what_keeps_one_partition_from_being_opened_is_no_matter_of_the_others(kind: type[HootError]) -> None:
+    check_passing(kind("the table is gone"))
+    with pytest.raises(InvalidRequest):
+        check_passing(InvalidRequest("no such subscription"))

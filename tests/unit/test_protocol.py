@@ -14,8 +14,8 @@ from thriftpy2.thrift import TApplicationException, TMessageType, TType
 from thriftpy2.transport import TCyBufferedTransport, TCyMemoryBuffer
 
 from delivery.errors import Fenced, HootError, InvalidRequest, MessageTooLarge, NotOwner, ProtocolError
+from delivery.rpc.compiled import APART_BYTES
 from delivery.rpc.decoder import DEPTH_MAX
-from delivery.rpc.encoder import APART_BYTES
 from delivery.rpc.idl import load_idl, methods
 from delivery.rpc.protocol import (
     Call,
@@ -128,6 +128,27 @@ def test_calls_are_the_bytes_that_thriftpy2_writes_and_reads(service: str, name:
     assert content(encode_call(service, name, seqid, args_of(args))) == expected
     assert decode_call(service, memoryview(expected)) == Call(service, name, seqid, args)
     assert read_by_thriftpy2(expected, methods(service)[name].args) == args
+
+
+@pytest.mark.parametrize(("service", "name"), METHODS)
+@given(st.data())
+def test_fields_may_come_in_any_order_with_unknown_ones_and_earlier_values_between_them(
+    service: str, name: str, data: st.DataObject
+) -> None:
+    earlier, args = (data.draw(arguments(service, name)) for _ in range(2))
+    given_fields = [field[1] for field in args.thrift_spec.values() if getattr(args, field[1]) is not None]
+    number, text, inner = b"\x08\x03\xe7" + bytes(4), b"\x0b\x03\xe8" + bytes(4), b"\x0c\x03\xe9\x02\x00\x01\x01\x00"
+    order = data.draw(st.permutations([*(alone(args, field) for field in given_fields), number, text, inner]))
+    before = [alone(earlier, field) for field in given_fields]
+    raw = by_thriftpy2(TMessageType.CALL, name, 7, type(args)())[:-1] + b"".join([*before, *order]) + b"\0"
+    assert decode_call(service, memoryview(raw)) == Call(service, name, 7, args)
+
+
+def alone(args: Any, field: str) -> bytes:
+    """One field as bytes."""
+    made = type(args)
+    nothing = len(by_thriftpy2(TMessageType.CALL, "", 7, made()))
+    return by_thriftpy2(TMessageType.CALL, "", 7, made(**{field: getattr(args, field)}))[nothing - 1 : -1]
 
 
 @pytest.mark.parametrize(("service", "name"), METHODS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
 import pytest
 import trio
 
@@ -86,6 +87,23 @@ def test_a_known_queue_costs_no_read() -> None:
         for _ in range(5):
             assert await table.get("orders") == queue_record()
         assert queues.reads == reads
+
+    follow(queues, story)
+
+
+def test_that_a_queue_has_found_its_store_is_known_and_told_nobody() -> None:
+    queues = ScriptedQueues(queue_record())
+    settled = msgspec.structs.replace(queue_record(), home="log")
+
+    async def story(table: QueueTable, changes: Changes) -> None:
+        await eventually(lambda: "orders" in queues.watchers)
+        queues.put(settled, "orders")
+        await table.look("orders")
+        assert await table.get("orders") == settled
+        assert changes == []
+        other = msgspec.structs.replace(queue_record(ttl_seconds=60), home="log")
+        queues.put(other, "orders")
+        await eventually(lambda: changes == [(settled, other)])
 
     follow(queues, story)
 

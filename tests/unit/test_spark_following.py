@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -41,13 +42,14 @@ def test_a_step_moves_the_bar_within_its_share_and_never_back(monkeypatch: pytes
         assert total == WHOLE
         told.append(done)
 
-    steps = Steps(cast("Any", None), progress, [(60, 2), (30, 2), (10, 1)])
+    session = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=object)))
+    steps = Steps(session, progress, [(60, 2), (30, 2), (10, 1)])
     for _ in range(3):
         with steps.next():
             pass
     assert told == [150, 300, 300, 600, 750, 900, WHOLE]
     looks.append([{1: (1, 4)}])
     told.clear()
-    with followed(cast("Any", None), progress, 1):
+    with followed(session, progress, 1):
         pass
     assert told == [250, WHOLE]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from pyspark import StatusTracker
 from pyspark.sql import SparkSession
 
-from delivery.spark.jobs.running import Progress
+from delivery.spark.jobs.running import Progress, context
 
 EVERY_SECONDS: Final = 0.5
 WHOLE: Final = 1000
@@ -28,8 +29,8 @@ class Steps:
     """
 
     def __init__(self, session: SparkSession, progress: Progress, steps: Sequence[tuple[int, int]]) -> None:
-        """`steps` are shares, in whatever unit, and numbers of stages."""
-        self._session, self._progress, self._steps = session, progress, list(steps)
+        """`steps` are shares, in whatever unit, and numbers of stages. Raises as `running.context`."""
+        self._tracker, self._progress, self._steps = context(session).statusTracker(), progress, list(steps)
         self._all = sum(share for share, _ in steps)
         self._done = self._told = 0
 
@@ -41,7 +42,7 @@ class Steps:
         def look(seen: Seen) -> None:
             self._tell(self._done + share * reached(seen, stages))
 
-        with _looking(self._session, look):
+        with _looking(self._tracker, look):
             yield
         self._done += share
         self._tell(self._done)
@@ -59,15 +60,15 @@ def reached(seen: Seen, stages: int) -> float:
 
 @contextmanager
 def followed(session: SparkSession, progress: Progress, stages: int) -> Iterator[None]:
-    """Tell how far Spark is with a single step."""
+    """Tell how far Spark is with a single step. Raises as `Steps`."""
     with Steps(session, progress, [(1, stages)]).next():
         yield
 
 
 @contextmanager
-def _looking(session: SparkSession, look: Callable[[Seen], None]) -> Iterator[None]:
+def _looking(tracker: StatusTracker, look: Callable[[Seen], None]) -> Iterator[None]:
     over = threading.Event()
-    follower = threading.Thread(target=_follow, args=(session, look, over), daemon=True)
+    follower = threading.Thread(target=_follow, args=(tracker, look, over), daemon=True)
     follower.start()
     try:
         yield
@@ -76,8 +77,7 @@ def _looking(session: SparkSession, look: Callable[[Seen], None]) -> Iterator[No
         follower.join()
 
 
-def _follow(session: SparkSession, look: Callable[[Seen], None], over: threading.Event) -> None:
-    tracker = session.sparkContext.statusTracker()
+def _follow(tracker: StatusTracker, look: Callable[[Seen], None], over: threading.Event) -> None:
     known: Seen = {}
     while not over.wait(EVERY_SECONDS):
         for stage in tracker.getActiveStageIds():

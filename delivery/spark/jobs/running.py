@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark import SparkContext
+from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
 from delivery.errors import HootError, InvalidRequest, from_code
@@ -70,9 +71,20 @@ class JobFailed(HootError):
     code = "job_failed"
 
 
+def context(session: SparkSession) -> SparkContext:
+    """What has Spark do more than queries. Raises InvalidRequest for a session of Spark Connect, which has none."""
+    try:
+        return session.sparkContext
+    except PySparkAttributeError:
+        raise InvalidRequest(
+            "a job needs a Spark session with a driver of its own (local[N], spark://HOST:PORT, yarn, k8s://…), not one"
+            " of Spark Connect"
+        ) from None
+
+
 def cores(session: SparkSession) -> int:
-    """How many tasks run at a time."""
-    return max(1, session.sparkContext.defaultParallelism)
+    """How many tasks run at a time. Raises as `context`."""
+    return max(1, context(session).defaultParallelism)
 
 
 def spread(session: SparkSession, work: Callable[[T], R], tasks: Sequence[T], kind: Any) -> list[R]:
@@ -83,7 +95,7 @@ def spread(session: SparkSession, work: Callable[[T], R], tasks: Sequence[T], ki
     if not tasks:
         return []
 
-    numbers = session.sparkContext.parallelize(range(len(tasks)), len(tasks))
+    numbers = context(session).parallelize(range(len(tasks)), len(tasks))
     try:
         told = numbers.map(lambda number: _outcome(work, tasks[number])).collect()
     except (PySparkException, Py4JError) as error:

@@ -12,43 +12,19 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import Final, Protocol
+from typing import Final
 
 from delivery.errors import HootError, LayoutMismatch, MessagesGone
 from delivery.hbase import Admin, NoTable, Tables
 from delivery.storage.base import PartitionKey
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.layouts import PIECE_BYTES
+from delivery.storage.homes import Register, in_hbase, not_in_hbase, word_of
 
 _END: Final = b"\xff\xff\xff"
 """Above every row."""
 
 _log = logging.getLogger(__name__)
-
-
-class Register(Protocol):
-    """Where it is kept by which word a queue's table is known (metastore.catalog.Catalog); blocking."""
-
-    def table_of(self, name: str, generation: str) -> str:
-        """The word, empty before there is one. Raises UnknownQueue, MetadataUnavailable."""
-
-    def tie_table(self, name: str, generation: str, word: str) -> str:
-        """Keep the word unless there is one: the one that counts. Raises UnknownQueue, MetadataUnavailable."""
-
-
-class OwnRegister:
-    """What one store knows by itself; for those that stand alone."""
-
-    def __init__(self) -> None:
-        self._words: dict[tuple[str, str], str] = {}
-
-    def table_of(self, name: str, generation: str) -> str:
-        """See Register."""
-        return self._words.get((name, generation), "")
-
-    def tie_table(self, name: str, generation: str, word: str) -> str:
-        """See Register."""
-        return self._words.setdefault((name, generation), word)
 
 
 class Making:
@@ -64,7 +40,8 @@ class Making:
         """See that the queue's table is there and one of ours, and make it where there never was one; its word.
 
         Whether the word still stands in it is for whoever opens a partition to see.
-        Raises MessagesGone, LayoutMismatch for somebody else's table, StorageUnavailable, and what a Register does.
+        Raises MessagesGone, WrongStore for a queue that is not in HBase, LayoutMismatch for somebody else's table,
+        StorageUnavailable, and what a Register does.
         """
         word = self._words.get(table)
         if word is None:
@@ -93,8 +70,7 @@ class Making:
         self._words.pop(table, None)
 
     def _find(self, table: str, key: PartitionKey, partitions: int) -> bytes:
-        kept = self._register.table_of(key.queue, key.generation).encode()
-        made = False
+        kept, made = self._kept(key), False
         try:
             self._check(table, self._tables.families(table))
         except NoTable:
@@ -105,11 +81,23 @@ class Making:
         if kept:
             return kept
         word = self._mark(table, made=made)
-        if self._register.tie_table(key.queue, key.generation, word.decode()).encode() != word:
+        home = in_hbase(word.decode())
+        settled = self._register.settle_home(key.queue, key.generation, home)
+        if word_of(settled) is None:
+            raise not_in_hbase(key)
+        if settled != home:
             raise gone(table, "was dropped at this moment, and made anew")
         if made:
             self._check(table, self._tables.families(table))
         return word
+
+    def _kept(self, key: PartitionKey) -> bytes:
+        """The word in the queue's record, empty before there is one."""
+        home = self._register.home_of(key.queue, key.generation)
+        word = word_of(home)
+        if home and word is None:
+            raise not_in_hbase(key)
+        return (word or "").encode()
 
     def _make(self, table: str, partitions: int) -> None:
         if self._admin is None:

@@ -13,10 +13,11 @@ from delivery.model import Layout, QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
 from delivery.storage.hbase import keys
 from delivery.storage.hbase.group import commit
-from delivery.storage.hbase.making import Making, OwnRegister, Register
+from delivery.storage.hbase.making import Making
 from delivery.storage.hbase.opening import fence, recover
 from delivery.storage.hbase.partition import Partition
 from delivery.storage.hbase.place import Place
+from delivery.storage.homes import OwnRegister, Register
 from delivery.storage.opened import OpenedPartitions
 
 PREFIX: Final = "hoot"

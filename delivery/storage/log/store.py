@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
+from delivery.storage.homes import OwnRegister, Register, settle_in_log
 from delivery.storage.log.disk import Disk, locked, refusals
 from delivery.storage.log.epochs import NOBODY, Epochs
 from delivery.storage.log.folder import DataFolder
@@ -38,12 +39,17 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
     queue of that durability has segments already it goes on appending to them as `os`, so that nothing stored is lost.
     """
 
-    def __init__(self, data_dir: Path, *, segment_bytes: int = SEGMENT_BYTES, disk: Disk | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *, segment_bytes: int = SEGMENT_BYTES, register: Register | None = None,
+        disk: Disk | None = None,
+    ) -> None:  # fmt: skip
         """Make or check the data folder. `disk` is the seam for tests.
 
+        The `register` tells which queues are in another store; without one this store knows of its own alone.
         Raises LayoutMismatch, DataFolderError.
         """
         super().__init__()
+        self._register = OwnRegister() if register is None else register
         disk = disk or Disk()
         self._data = DataFolder(data_dir, disk)
         self._tools = Tools(self._data, disk, ClosedFiles(), segment_bytes)
@@ -51,7 +57,7 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
         self._epochs_lock = Lock()
 
     def open(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> PartitionState:
-        """See `MessageStore.open`."""
+        """See `MessageStore.open`. Raises what a Register does, too."""
         with self._lock(key):
             self._check_open(key, epoch, EPOCH_MAX)
             older = self._partitions.get(key)
@@ -111,6 +117,8 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
     def _take(self, key: PartitionKey, epoch: int, settings: QueueSettings) -> Partition | VolatilePartition:
         folder = self._data.partition(key)
         with refusals(f"open {key}"):
+            if not folder.parent.exists():
+                settle_in_log(self._register, key)
             folder.parent.mkdir(exist_ok=True)
             epochs = self._epochs_of(folder.parent)
             stored = settings.durability != "memory" or (folder.exists() and any(find_segments(folder)))

@@ -46,7 +46,7 @@ class Writer:
     def start(self, base_id: int) -> Segment:
         """Begin a new segment whose first batch is to have `base_id`."""
         segment = Segment(self.folder, self.epoch, base_id, Extent(0, self.last_id, 0))
-        with self._breaking("start a segment"):
+        with _breaking(self, "start a segment"):
             with self.standing():
                 segment.file = LogFile(segment.log_path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             segment.index = Index()
@@ -65,7 +65,7 @@ class Writer:
         assert segment.file is not None
         self._pending, self._flushed = batches, False
         synced = synced and self._synced_end == segment.extent.end
-        with self._breaking("write"):
+        with _breaking(self, "write"):
             self._disk.write(segment.file.fd, [item.batch for item in batches], segment.extent.end, synced=synced)
         self._flushed = synced
 
@@ -75,7 +75,7 @@ class Writer:
             return
         assert self.active is not None
         assert self.active.file is not None
-        with self._breaking("flush"):
+        with _breaking(self, "flush"):
             self._disk.sync(self.active.file.fd)
         self._flushed = True
 
@@ -99,7 +99,7 @@ class Writer:
         if self._epochs.current(self.key.partition) == self.epoch:
             self._publish(batches)
             return len(batches)
-        with self._breaking("read the seal"):
+        with _breaking(self, "read the seal"):
             stored = self._count_sealed(batches)
         self._publish(batches[:stored])
         self.broken = self._fenced()
@@ -110,7 +110,7 @@ class Writer:
         segment = self.active
         if segment is None or segment.file is None or segment.index is None:
             return
-        with self._breaking("close a segment"):
+        with _breaking(self, "close a segment"):
             if self._synced_end < segment.extent.end:
                 self._disk.sync(segment.file.fd)
             with self.standing():
@@ -181,19 +181,13 @@ class Writer:
                 os.ftruncate(self.active.file.fd, self.active.extent.end)
         self._pending = ()
 
-    @contextmanager
-    def _breaking(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except Fenced as error:
-            self.broken = error
-            raise
-        except (OSError, StorageUnavailable) as error:
-            reason = error.message if isinstance(error, StorageUnavailable) else error.strerror or str(error)
-            self.broken = StorageUnavailable(f"cannot {doing} for {self.key}: {reason}")
-            _log.error("%s; it accepts nothing more until it is opened anew", self.broken.message)
-            self._try_to_cut_back()
-            raise self.broken from error
+    def fail(self, doing: str, error: OSError | StorageUnavailable) -> StorageUnavailable:
+        """Accept nothing more, for this failed while it was `doing` that; the error to raise."""
+        reason = error.message if isinstance(error, StorageUnavailable) else error.strerror or str(error)
+        self.broken = StorageUnavailable(f"cannot {doing} for {self.key}: {reason}")
+        _log.error("%s; it accepts nothing more until it is opened anew", self.broken.message)
+        self._try_to_cut_back()
+        return self.broken
 
     def _try_to_cut_back(self) -> None:
         try:
@@ -208,3 +202,20 @@ class Writer:
     def _fenced(self) -> Fenced:
         newer = self._epochs.current(self.key.partition)
         return Fenced(f"{self.key} has a newer epoch than {self.epoch}: {newer}")
+
+
+class _breaking:  # noqa: N801 - it reads as the statement that it is
+    """What fails inside breaks the writer. A class, for a generator takes five times as long."""
+
+    __slots__ = ("_doing", "_writer")
+
+    def __init__(self, writer: Writer, doing: str) -> None:
+        self._writer, self._doing = writer, doing
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Fenced):
+            self._writer.broken = error
+        elif isinstance(error, OSError | StorageUnavailable):
+            raise self._writer.fail(self._doing, error) from error

@@ -24,6 +24,7 @@ def test_a_queue_is_created_listed_shown_changed_and_deleted(hoot: Hoot) -> None
     assert {name: info[name] for name in found} == found
     assert [one["partition"] for one in info["stored"]] == [0, 1]
     assert "durability" in hoot("queue", "info", "life").stdout
+    assert (found["store"], hoot.json("queue", "info", "life")["store"]) == (None, "log"), "since a host has it"
 
     hoot("queue", "update", "life", "--ttl", "none", "--durability", "fsync")
     changed = hoot.json("queue", "info", "life")

@@ -55,6 +55,13 @@ def test_queues_are_made_changed_listed_and_deleted(client: Client) -> None:
         client.delete_queue("admin-a")
 
 
+def test_that_a_queue_has_found_its_store_makes_it_no_other_queue(client: Client) -> None:
+    made = client.create_queue("admin-home")
+    made.put(b"x")
+    assert client.queue_record("admin-home").store == "log"
+    assert client.queue("admin-home") is made
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e", "a\r\nb", "a\0b", "x" * 250, "x" * 10_000, "ü"])
 def test_names_that_cannot_be_are_refused(client: Client, name: str) -> None:
     for call in (client.create_queue, client.queue, client.delete_queue, client.subscriptions):
@@ -70,7 +77,7 @@ def test_an_unknown_queue_comes_with_near_names(client: Client, queue: Queue) ->
 def test_queue_info_tells_what_each_partition_holds(client: Client, queue: Queue) -> None:
     stored = queue.put_many([NewMessage(b"x", partition=1)] * 5)
     info = client.queue_info(queue.name)
-    assert info.record == queue.record
+    assert info.record == client.queue_record(queue.name)
     empty, full = info.partitions
     assert (empty.messages, empty.last) == (0, 0)
     assert (full.messages, full.first, full.last) == (5, stored[0].id, stored[-1].id)

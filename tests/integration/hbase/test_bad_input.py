@@ -15,6 +15,7 @@ from delivery import Client, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import HootError
 from delivery.hbase import Tables, parse_gateways
+from delivery.local import HostProcess
 from delivery.storage.hbase import keys
 from tests.integration.cli.calling import Done, call
 from tests.integration.engine import Hosted, hosted
@@ -27,7 +28,7 @@ class Site:
 
     def __init__(self, client: Client, running: Hosted, tables: Tables, prefix: str) -> None:
         self.client, self.host, self.tables = client, running.host, tables
-        self._address, self._prefix = running.address, prefix
+        self.address, self._prefix = running.address, prefix
 
     def queue(self, name: str, partitions: int = 1) -> str:
         """Make a queue; the name of its table, which is made when a message comes."""
@@ -36,7 +37,7 @@ class Site:
 
     def hoot(self, *arguments: str) -> Done:
         """A command with its error as JSON."""
-        return call([*arguments, "--json", "--zookeeper", self._address], b"", os.environ)
+        return call([*arguments, "--json", "--zookeeper", self.address], b"", os.environ)
 
 
 @pytest.fixture
@@ -105,6 +106,30 @@ def test_a_table_that_is_gone_is_not_made_anew_by_whoever_starts_later_either(si
     assert site.hoot("queue", "delete", "dropped", "--yes").status == 0
     site.queue("dropped")
     assert site.hoot("publish", "dropped", "z").status == 0, "a new one, which begins empty"
+
+
+def test_a_queue_is_served_by_hosts_of_the_store_that_it_is_in_and_by_no_others(site: Site, tmp_path: Path) -> None:
+    site.queue("here")
+    table = site.queue("there")
+    assert site.hoot("publish", "here", "x").status == 0
+    site.host.stop()
+    log = HostProcess(site.address, tmp_path / "elsewhere", log=tmp_path / "elsewhere.log")
+    log.start()
+    try:
+        assert site.hoot("publish", "there", "y").status == 0
+        for command in (("publish", "here", "y"), ("scan", "here")):
+            code, message = error_of(site.hoot(*command))
+            assert (code, "`hoot serve --store hbase`" in message) == ("wrong_store", True)
+    finally:
+        log.stop()
+    site.host.start()
+    for command in (("publish", "there", "z"), ("scan", "there")):
+        code, message = error_of(site.hoot(*command))
+        assert (code, "--store log" in message) == ("wrong_store", True)
+    assert table not in site.tables.names()
+    assert json.loads(site.hoot("scan", "here").stdout)["body"] == "x"
+    stored = json.loads(site.hoot("queue", "list").stdout)
+    assert {one["queue"]: one["store"] for one in stored} == {"here": "hbase", "there": "log"}
 
 
 def test_a_table_that_was_emptied_is_not_served_as_an_empty_queue(site: Site) -> None:

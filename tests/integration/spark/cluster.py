@@ -16,12 +16,29 @@ import pyspark
 from delivery.embedded.java import spark_java_home
 from tests.integration.embedded import ROOT, descendants, eventually
 
-_SPARK = Path(pyspark.__path__[0])
+SPARK = Path(pyspark.__path__[0])
 _DEPLOY = "org.apache.spark.deploy"
 
 
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Of processes that are killed long before their code would be compiled for speed."""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of a process of Spark's that keeps to this machine, and writes what it must below `folder`."""
+    return {
+        **os.environ, **SHORT_LIVED, "JAVA_HOME": str(spark_java_home(folder)), "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder / "local"), "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+    }  # fmt: skip
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it and all that it started."""
+    for pid in (*descendants(process.pid), process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 class Cluster:
@@ -32,11 +49,8 @@ class Cluster:
         folder.mkdir(parents=True)
         self._folder, self._processes = folder, list[subprocess.Popen[bytes]]()
         self._environment = {
-            **os.environ, **SHORT_LIVED, "JAVA_HOME": str(spark_java_home(folder)), "SPARK_HOME": str(_SPARK),
-            "SPARK_DAEMON_MEMORY": "256m", "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-            "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT),
-            "PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(folder / "work"),
-            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            **environment(folder), "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(folder / "work"),
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
         }  # fmt: skip
         self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.master = self._awaited("master", r"spark://[\w.]+:\d+")
@@ -58,13 +72,10 @@ class Cluster:
     def stop(self) -> None:
         """End all of it, executors included."""
         for process in self._processes:
-            for pid in (*descendants(process.pid), process.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
+            end(process)
 
     def _start(self, name: str, kind: str, *options: str) -> None:
-        command = [str(_SPARK / "bin" / "spark-class"), f"{_DEPLOY}.{kind}", *options]
+        command = [str(SPARK / "bin" / "spark-class"), f"{_DEPLOY}.{kind}", *options]
         with self._log(name).open("wb") as log:
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,28 @@ def test_a_gateway_that_cannot_be_reached_means_that_nothing_was_done(nobody: Ad
             tables.names()
         with pytest.raises(Unreached):
             tables.check_and_put("t", b"r", (b"f:", None), b"f:", b"")
+
+
+def test_what_is_tried_again_is_told_at_once_and_once(
+    nobody: Address, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits sees nothing else until the deadline."""
+    slept: list[int] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: slept.append(len(caplog.records)))
+    with closing(Tables([nobody], call_seconds=SECONDS)) as tables:
+        for _ in range(2):
+            with pytest.raises(Unreached):
+                tables.names()
+    assert set(slept) == {1}, "before it is tried a second time"
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    said = f"HBase Thrift gateway {nobody[0]}:{nobody[1]} cannot be reached; what is asked of HBase is tried for up to"
+    assert record.getMessage() == f"{said} {SECONDS:g} s"
+
+
+def test_a_namespace_is_not_waited_for_twice(nobody: Address) -> None:
+    with closing(Tables([nobody], call_seconds=SECONDS)) as tables, pytest.raises(Unreached):
+        tables.lacks("ours")
 
 
 def test_a_second_interface_that_cannot_be_reached_made_no_table(nobody: Address) -> None:

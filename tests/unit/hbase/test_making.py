@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
+import msgspec
 import pytest
 
-from delivery.errors import LayoutMismatch, MessagesGone, StorageUnavailable, UnknownOutcome, UnknownQueue
+from delivery.errors import LayoutMismatch, MessagesGone, StorageUnavailable, UnknownOutcome, UnknownQueue, WrongStore
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.placed import PlacedMetaStore
-from delivery.model import QueueSettings
+from delivery.model import Durability, QueueSettings
 from delivery.storage.base import PartitionKey
 from delivery.storage.hbase import HBaseStore, keys
-from delivery.storage.hbase.making import OwnRegister, Register
+from delivery.storage.homes import LOG, OwnRegister, Register, in_hbase
+from delivery.storage.log import SegmentedLog
 from delivery.testing.znodes import Tree
 from tests.hbase_tables import Data, FakeTables
 from tests.stores import KEY, OTHER, batch, bodies_of, store_all
@@ -84,7 +87,7 @@ def test_whoever_knows_that_it_is_the_right_table_may_say_so(data: Data, registe
     data[TABLE] = {keys.TABLE_ROW: {keys.TABLE: b"another"}}
     with pytest.raises(MessagesGone) as raised:
         store.open(KEY, 2, KEEP)
-    word = register.table_of(KEY.queue, KEY.generation)
+    word = register.home_of(KEY.queue, KEY.generation).removeprefix("hbase:")
     assert f"batch:table of its row ff ff is not {word}" in raised.value.message
     data[TABLE][keys.TABLE_ROW][keys.TABLE] = word.encode()
     store.open(KEY, 2, KEEP)
@@ -104,7 +107,7 @@ def test_a_table_whose_maker_died_before_it_was_recorded_is_taken(data: Data, re
     data[TABLE] = {keys.TABLE_ROW: {keys.TABLE: b"w"}} if marked else {}
     store_all(host(data, register, 1), [batch(10)])
     word = data[TABLE][keys.TABLE_ROW][keys.TABLE].decode()
-    assert register.table_of(KEY.queue, KEY.generation) == word
+    assert register.home_of(KEY.queue, KEY.generation) == in_hbase(word)
     assert bodies_of(host(data, register, 2)) == [b"body"]
 
 
@@ -113,7 +116,7 @@ def test_a_table_of_our_name_with_rows_of_another_is_left_alone(data: Data, regi
     with pytest.raises(LayoutMismatch, match=TABLE):
         host(data, register, 1)
     assert data == {TABLE: {b"row": {b"message:": b"x"}}}
-    assert register.table_of(KEY.queue, KEY.generation) == ""
+    assert register.home_of(KEY.queue, KEY.generation) == ""
 
 
 def test_a_table_that_was_made_filled_and_dropped_while_another_host_was_about_to_make_it_is_missed(
@@ -129,6 +132,46 @@ def test_a_table_that_was_made_filled_and_dropped_while_another_host_was_about_t
 
     with pytest.raises(MessagesGone, match="at this moment"):
         HBaseStore(Late(data), register=register).open(KEY, 2, KEEP)
+
+
+def test_a_queue_in_the_log_is_left_there(data: Data, register: Register, tmp_path: Path) -> None:
+    log = SegmentedLog(tmp_path, register=register)
+    log.open(KEY, 1, KEEP)
+    assert log.append([batch(10)]) == [None]
+    for epoch in (2, 3):
+        with pytest.raises(WrongStore, match="`hoot serve --store log"):
+            host(data, register, epoch)
+    assert data == {}, "no table is made"
+    again = SegmentedLog(tmp_path, register=register)
+    again.open(KEY, 4, KEEP)
+    assert bodies_of(again) == [b"body"]
+
+
+def test_one_that_went_into_the_log_while_its_table_was_made_stays_there(
+    data: Data, register: Register, tmp_path: Path
+) -> None:
+    class Late(FakeTables):
+        def create(self, table: str, families: Sequence[str], compression: str = "NONE") -> None:
+            SegmentedLog(tmp_path, register=register).open(KEY, 1, KEEP)
+            super().create(table, families, compression)
+
+    store = HBaseStore(Late(data), register=register)
+    with pytest.raises(WrongStore):
+        store.open(KEY, 2, KEEP)
+    assert register.home_of(KEY.queue, KEY.generation) == LOG
+
+
+@pytest.mark.parametrize("durability", ["fsync", "memory"])
+def test_a_queue_in_hbase_is_not_served_by_a_log_that_has_nothing_of_it(
+    data: Data, register: Register, tmp_path: Path, durability: Durability
+) -> None:
+    store_all(host(data, register, 1), [batch(10)])
+    log = SegmentedLog(tmp_path, register=register)
+    for key in (KEY, OTHER):
+        with pytest.raises(WrongStore, match="`hoot serve --store hbase`"):
+            log.open(key, 2, msgspec.structs.replace(KEEP, durability=durability))
+    assert log.queues() == []
+    assert bodies_of(host(data, register, 3)) == [b"body"]
 
 
 def test_hosts_that_begin_at_the_same_moment_use_one_table(data: Data, register: Register) -> None:
@@ -203,19 +246,19 @@ def test_cells_that_are_too_small_for_the_largest_messages_are_warned_of_once(
 # -- the record -----------------------------------------------------------------------------------------------------
 
 
-def test_the_queue_s_record_keeps_the_first_word_through_other_changes() -> None:
+def test_the_queue_s_record_keeps_the_first_home_through_other_changes() -> None:
     zk = FakeZNodes(Tree())
     catalog = Catalog(zk, PlacedMetaStore(zk, zk))
     catalog.ensure_layout()
     generation = catalog.create_queue("orders", KEEP).generation
-    assert catalog.table_of("orders", generation) == ""
-    assert catalog.tie_table("orders", generation, "first") == "first"
-    assert catalog.tie_table("orders", generation, "second") == "first"
+    assert catalog.home_of("orders", generation) == ""
+    assert catalog.settle_home("orders", generation, "first") == "first"
+    assert catalog.settle_home("orders", generation, "second") == "first"
     catalog.update_queue("orders", QueueSettings(partitions=8, ttl_seconds=60))
-    assert catalog.table_of("orders", generation) == "first"
+    assert catalog.home_of("orders", generation) == "first"
     catalog.delete_queue("orders")
     catalog.create_queue("orders", KEEP)
     with pytest.raises(UnknownQueue, match="another one"):
-        catalog.table_of("orders", generation)
+        catalog.home_of("orders", generation)
     with pytest.raises(UnknownQueue, match="another one"):
-        catalog.tie_table("orders", generation, "second")
+        catalog.settle_home("orders", generation, "second")
