@@ -7,7 +7,7 @@ listeners take as a whole. So whatever the host repeats, the inbox knows by then
 
 A callback that takes longer than it may goes on, as nothing can stop it. Its message has failed at the limit, and what
 waits behind it for its strand is held, so that their pushes can be answered. The strand is its own until it returns,
-which nobody hears of any more: what comes again meanwhile is held, too.
+which nobody hears of any more: what comes again meanwhile is held, too. Its thread has another one in its place.
 
 Everything here happens under one lock, except for the calls of the listeners themselves.
 """
@@ -113,12 +113,15 @@ class Abreast:
     def __init__(
         self, inbox: PartitionInbox, submit: Callable[[Hashable, Callable[[], None]], None],
         clock: Callable[[], float] = time.monotonic, on_due: Callable[[float], object] = bool,
+        on_late: Callable[[bool], object] = bool,
     ) -> None:  # fmt: skip
         """`submit(strand, job)` has the job called after those of its strand, on another thread or later.
 
-        `on_due` hears of a time at which a call may be late: `fail_late` is to be called then.
+        `on_due` hears of a time at which a call may be late: `fail_late` is to be called then. `on_late` hears of a
+        call that is late, and (False) that it has returned.
         """
-        self._inbox, self._submit, self._clock, self._on_due = inbox, submit, clock, on_due
+        self._inbox, self._submit, self._clock = inbox, submit, clock
+        self._on_due, self._on_late = on_due, on_late
         self._running: dict[int, _Running] = {}
         """Calls that are bounded, by message."""
         self._late: set[Hashable] = set()
@@ -159,6 +162,7 @@ class Abreast:
         one, message = call.one, call.message
         del self._running[message.number]
         self._late.add(_strand(message))
+        self._on_late(True)
         late = TimeoutError(f"the listener takes longer than {one.limit:g} s, and still runs")
         self._note(one, failed_at(message, late))
         one.left -= 1
@@ -235,6 +239,7 @@ class Abreast:
         with self._lock:
             if wanted and one.limit and self._running.pop(message.number, None) is None:
                 self._late.discard(_strand(message))  # and what it says now comes too late
+                self._on_late(False)
                 self._go_on()
                 return
             if failed is not None:

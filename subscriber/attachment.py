@@ -80,8 +80,8 @@ class Attachment:
         found = self.side_by_side.get(partition)
         by_key = self.record.retry.order == "key" and not self.subscription.manual
         if found is None and self.strands is not None and by_key:
-            submit = self.strands.submit
-            found = Abreast(inbox, lambda key, job: submit((partition, key), job), clock, on_due)
+            submit, hung = self.strands.submit, self.strands.hung
+            found = Abreast(inbox, lambda key, job: submit((partition, key), job), clock, on_due, hung)
             self.side_by_side[partition] = found
         return found
 

@@ -19,6 +19,9 @@ log = logs.logger(__name__)
 SPARE_SECONDS: Final = 60.0
 """A thread that `relieve` began ends when nothing came to it for so long."""
 
+HUNG_MAX: Final = 64
+"""Threads that are with callbacks that hang, in whose place there is another one. Each costs a thread for as long."""
+
 _END: Final = object()
 """No strand: a thread that gets it ends."""
 
@@ -46,6 +49,8 @@ class Strands:
         self._patience = None if on_crowded is None else SPARE_SECONDS
         self._wanted = 0
         """Threads that are not to end before `stop`."""
+        self._hung = self._spares = 0
+        """Of these, those that do not count, as they hang, and those that are there in their place."""
         self._threads: set[threading.Thread] = set()
         self._refused = False
         """Whether the system gave no thread when one was wanted last."""
@@ -66,8 +71,8 @@ class Strands:
 
     @property
     def abreast(self) -> int:
-        """How many jobs run at the same time at most."""
-        return self._wanted
+        """How many jobs run at the same time at most, without those that hang."""
+        return self._wanted - self._spares
 
     def worked(self, messages: int, began: float) -> None:
         """A job has called for so many messages since `began`, by the monotonic clock: more threads may follow of it,
@@ -78,7 +83,7 @@ class Strands:
         with self._lock:
             self._staff.worked(messages, began, time.monotonic(), len(self._waiting))
             if not self._stopped:
-                self._resize(self._staff.size)
+                self._resize(self._staff.size + self._spares)
 
     def submit(self, strand: Hashable, job: Job) -> None:
         """Have `job` called after all of its strand that was submitted before. Any thread may submit.
@@ -111,6 +116,20 @@ class Strands:
                 self._resize(self._wanted + 1)
             self._ended_before = self._ended
             return self._watched
+
+    def hung(self, hangs: bool) -> None:
+        """A job takes longer than it may: its thread is given up, and another one goes on in its place, as long as not
+        too many hang. Or (False) it has ended after all.
+        """
+        with self._lock:
+            self._hung += 1 if hangs else -1
+            if self._hung > HUNG_MAX and hangs:
+                log.warning("%d callbacks hang: no other thread goes on in the place of the last one", self._hung)
+            spares = min(self._hung, HUNG_MAX)
+            if not self._stopped and (spares > self._spares if hangs else spares < self._spares):
+                before = self._wanted
+                self._resize(before + 1 if hangs else before - 1)
+                self._spares += self._wanted - before
 
     def stop(self) -> None:
         """End the threads when nothing is left to do, what jobs submit meanwhile included. They are not waited for."""

@@ -12,6 +12,30 @@ from delivery.cli import options
 from delivery.cli.formats import render
 from delivery.cli.sources import source
 
+Bodies = Annotated[
+    list[str] | None, typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input.")
+]
+BodyFile = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input."),
+]
+Key = Annotated[str | None, typer.Option(help="Messages of one key are in one partition.", show_default=False)]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Repeatable.", show_default=False)
+]
+OnePartition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, show_default="by key, else any", help="Publish to this one.")
+]
+Ids = Annotated[
+    bool | None, typer.Option("--ids/--no-ids", show_default="for arguments", help="Print the id of each message.")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        parser=options.parse_span, metavar="TIME", show_default="30s",
+        help="How long a message may take to be stored, or wait for room in a full queue.",
+    ),
+]  # fmt: skip
 Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", min=0, metavar="N", show_default=False, help="Stop after so many messages."),
@@ -28,40 +52,17 @@ def add_to(app: typer.Typer) -> None:
 
 def publish(
     queue: options.QueueName,
-    messages: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MESSAGE", show_default=False, help="Bodies. None or -: standard input."),
-    ] = None,
+    messages: Bodies = None,
     *,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", show_default=False, help="Read from this file; -: standard input."),
-    ] = None,
+    file: BodyFile = None,
     whole: Annotated[bool, typer.Option("--whole", help="The whole file is one message, not each line.")] = False,
-    key: Annotated[
-        str | None, typer.Option(help="Messages of one key are in one partition.", show_default=False)
-    ] = None,
+    key: Key = None,
     topic: Annotated[str, typer.Option(help="The label that subscribers can select by.", show_default=False)] = "",
-    headers: Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Repeatable.", show_default=False)
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", min=0, show_default="by key, else any", help="Publish to this one."),
-    ] = None,
+    headers: Headers = None,
+    partition: OnePartition = None,
     repeat: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Publish each message so many times.")] = 1,
-    ids: Annotated[
-        bool | None, typer.Option("--ids/--no-ids", show_default="for arguments", help="Print the id of each message.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            parser=options.parse_span,
-            metavar="TIME",
-            show_default="30s",
-            help="How long a message may take to be stored, or wait for room in a full queue.",
-        ),
-    ] = None,
+    ids: Ids = None,
+    timeout: Timeout = None,
     zookeeper: options.ZooKeeper = options.ZOOKEEPER_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -73,20 +74,9 @@ def publish(
     """
     from delivery.cli.publishing import Load, Route, publish_all
 
-    found = source(messages or [], file, whole=whole)
-    load = Load(
-        found,
-        repeat,
-        keep_ids=not found.is_stream if ids is None else ids,
-        seconds=30.0 if timeout is None else timeout,
-    )
-    publish_all(
-        zookeeper,
-        queue,
-        load,
-        Route(key, topic, dict(map(options.parse_header, headers or ())), partition),
-        as_json=as_json,
-    )
+    load = Load(source(messages or [], file, whole=whole), repeat, ids, timeout)
+    route = Route(key, topic, dict(map(options.parse_header, headers or ())), partition)
+    publish_all(zookeeper, queue, load, route, as_json=as_json)
 
 
 def scan(

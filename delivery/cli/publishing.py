@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RECEIPTS_MAX = 50_000
 """Messages published and not yet confirmed that are kept track of; above it reading waits."""
 _PROGRESS_EVERY = 1_000
+_SECONDS = 30.0
 
 
 class Load(NamedTuple):
@@ -27,9 +28,20 @@ class Load(NamedTuple):
 
     source: Source
     repeat: int
-    keep_ids: bool
-    seconds: float
-    """That a message may take to be stored."""
+    ids: bool | None
+    """Whether to print them; None: those of arguments, as nobody reads those of a stream."""
+    seconds: float | None
+    """That a message may take to be stored; None for the usual ones."""
+
+    @property
+    def keep_ids(self) -> bool:
+        """Whether they are to be printed."""
+        return not self.source.is_stream if self.ids is None else self.ids
+
+    @property
+    def timeout(self) -> float:
+        """How long a message may take."""
+        return _SECONDS if self.seconds is None else self.seconds
 
 
 class Route(NamedTuple):
@@ -99,7 +111,7 @@ def _publish(queue: Queue, load: Load, route: Route, tally: Tally) -> None:
                     confirm(RECEIPTS_MAX // 2)
             advance(load.repeat)
 
-    with _progress(load.source) as advance, queue.publisher(timeout=load.seconds) as publisher:
+    with _progress(load.source) as advance, queue.publisher(timeout=load.timeout) as publisher:
         try:
             put_all(publisher, advance)
         except (HootError, OSError):

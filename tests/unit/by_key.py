@@ -69,6 +69,8 @@ class ScriptedStrands:
 
     def worked(self, messages: int, began: float) -> None: ...
 
+    def hung(self, hangs: bool) -> None: ...
+
     def submit(self, strand: Hashable, job: Callable[[], None]) -> None:
         self._waiting.setdefault(strand, deque()).append(job)
         self._submitted.unpark()

@@ -158,7 +158,8 @@ class Late:
     def __init__(self, during: Callable[[], object]) -> None:
         self.clock, self.events, self.jobs = Clock(), list[str](), list[Callable[[], None]]()
         self.inbox = PartitionInbox()
-        self.abreast = Abreast(self.inbox, lambda _, job: self.jobs.append(job), self.clock)
+        self.late = list[bool]()
+        self.abreast = Abreast(self.inbox, lambda _, job: self.jobs.append(job), self.clock, on_late=self.late.append)
         self.inbox.begin((1, 1), 0)
         self._during = during
 
@@ -189,6 +190,7 @@ def test_what_comes_of_a_key_whose_callback_still_runs_is_answered_as_held() -> 
         late.take(FakePush(late.events, 3))
 
     late = Late(more_comes)
+    assert late.late == []
     assert late.run() == [
         "(1, 2) is answered", f"(1, 2) is answered with [(1, {HELD}), (2, {HELD})]", "(3,) is answered", "1 returns",
     ]  # fmt: skip
@@ -196,6 +198,7 @@ def test_what_comes_of_a_key_whose_callback_still_runs_is_answered_as_held() -> 
     late.take(FakePush(late.events, 1, 2, again=True))
     late.jobs.pop(0)()
     assert late.events[4:] == ["1 returns"], "nothing is late any more"
+    assert late.late == [True, False]
 
 
 def test_a_list_is_not_taken_while_a_callback_of_one_of_its_keys_still_runs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import pytest
 
@@ -155,6 +155,61 @@ def test_there_come_and_go_threads_as_the_staff_says_and_a_strand_keeps_its_orde
     strands.stop()
     assert idle.wait(SECONDS)
     assert (order, strands.is_idle) == (list(range(100)), True)
+
+
+def test_another_thread_goes_on_in_the_place_of_each_that_hangs_until_that_returns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("subscriber.strands.HUNG_MAX", 3)
+    idle, go, seen = threading.Event(), threading.Event(), SimpleQueue[str]()
+    strands = Strands(2, idle.set, on_error=nothing)
+
+    def hang() -> None:
+        strands.hung(True)
+        seen.put("hangs")
+        go.wait(SECONDS)
+        strands.hung(False)
+
+    for number in range(4):
+        strands.submit(number, hang)
+        assert seen.get(timeout=SECONDS) == "hangs"
+        assert strands.abreast == 2
+        assert bool(caplog.records) == (number == 3)
+        strands.submit("others", lambda: seen.put("goes on"))
+        assert seen.get(timeout=SECONDS) == "goes on"
+    strands.submit(5, hang)
+    assert seen.get(timeout=SECONDS) == "hangs"
+    strands.submit("others", lambda: seen.put("goes on"))
+    with pytest.raises(Empty):
+        seen.get(timeout=0.1)
+    assert "5 callbacks hang" in caplog.records[-1].getMessage()
+    go.set()
+    assert seen.get(timeout=SECONDS) == "goes on"
+    eventually(lambda: len(strands._threads) == 2, "those that hung, or as many, have ended")
+    assert strands.abreast == 2
+    strands.stop()
+    assert idle.wait(SECONDS)
+
+
+def test_one_that_hangs_at_the_end_is_waited_for_like_any_other() -> None:
+    idle, hangs, go = threading.Event(), threading.Event(), threading.Event()
+    strands = Strands(1, idle.set, on_error=nothing)
+
+    def hang() -> None:
+        strands.hung(True)
+        hangs.set()
+        go.wait(SECONDS)
+        strands.hung(False)
+
+    strands.submit("hangs", hang)
+    assert hangs.wait(SECONDS)
+    strands.stop()
+    strands.hung(True)
+    assert not strands.is_idle
+    strands.hung(False)
+    go.set()
+    assert idle.wait(SECONDS)
+    assert strands.is_idle
 
 
 def test_threads_that_have_nothing_to_do_end_at_once_and_know_themselves() -> None:

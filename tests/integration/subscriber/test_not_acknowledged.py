@@ -132,6 +132,30 @@ def test_a_callback_that_outstays_its_limit_is_told_of_as_stuck_and_keeps_only_i
         eventually(lambda: client.parked(queue_name, "mail") == [], "and that is saved", SECONDS)
 
 
+def test_as_many_that_hang_as_may_run_at_the_same_time_keep_nobody_else_from_going_on(
+    address: str, client: Client, queue_name: str
+) -> None:
+    queue, ends, heard = client.create_queue(queue_name), threading.Event(), list[bytes]()
+
+    def listen(message: Message) -> None:
+        if message.key != b"k" and not ends.is_set():
+            assert ends.wait(SECONDS)
+        heard.append(message.body)
+
+    subscriber = Subscriber("mail", zookeeper=address)
+    subscriber.subscribe(queue_name, concurrency=2, retry=policy("key", timeout_seconds=LIMIT), listener=listen)
+    with subscriber:
+        for number in range(6):
+            queue.put(b"hangs", key=b"h%d" % number)
+            queue.put(b"%d" % number, key=b"k")
+        eventually(lambda: heard == [b"%d" % number for number in range(6)], "what hangs is passed by", SECONDS)
+        eventually(lambda: len(client.parked(queue_name, "mail")) == 6, "their keys are parked", SECONDS)
+        assert "listen" in judged(client, queue_name, "mail", "handler_stuck").verdict.text
+        ends.set()
+        eventually(lambda: heard.count(b"hangs") >= 12, "they return, and come again", SECONDS)
+        eventually(lambda: client.parked(queue_name, "mail") == [], "and that is saved", SECONDS)
+
+
 def test_a_sync_callback_that_returns_too_late_has_failed_and_none_of_its_partition_ran_beside_it(
     address: str, client: Client, queue_name: str
 ) -> None:
