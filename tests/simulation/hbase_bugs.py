@@ -51,7 +51,7 @@ def _late_rows_count() -> Any:
 
 
 FOUND_AS = {
-    "owner not looked at": (_owner_not_looked_at, "I1 I8 I14", 0),
+    "owner not looked at": (_owner_not_looked_at, "I1 I8 I11 I14", 0),
     "holes passed over": (_holes_passed_over, "I3 I11 I14", 760),
     "parts taken for whole": (_parts_taken_for_whole, "I11", 90),
     "late rows count": (_late_rows_count, "I2 I3 I11 I14", 40),
