@@ -15,6 +15,7 @@ import trio
 from delivery import hop, logs
 from delivery.errors import HootError
 from delivery.ids import EARLIEST
+from delivery.metastore.copies import COMPACTING
 from delivery.metastore.policy import DEAD_LETTERS
 from delivery.metastore.records import QueueRecord
 from delivery.metastore.replays import REPLAYS
@@ -135,5 +136,5 @@ class Patterns:
 
 
 def _is_own(queue: str, pattern: str) -> bool:
-    """Whether a queue belongs to one subscription, by the end of its name, and the pattern does not say that end."""
-    return any(queue.endswith(end) and not pattern.endswith(end) for end in (DEAD_LETTERS, REPLAYS))
+    """Whether a queue is there for a subscription or a job, by the end of its name, which the pattern does not say."""
+    return any(queue.endswith(end) and not pattern.endswith(end) for end in (DEAD_LETTERS, REPLAYS, COMPACTING))

@@ -148,6 +148,25 @@ class Queues(Access):
             return
         raise crowded(f"queue {name!r}")
 
+    def replace_queue(self, name: str, generation: str, settings: QueueSettings, copy_of: str) -> QueueRecord:
+        """Another queue in the place of the one of this generation, which ends as if it were deleted; gives the new.
+
+        The name is never free meanwhile. When this breaks off, the former one is still listed, with or without what
+        belonged to it: replacing it again ends the work. Raises UnknownQueue, InvalidRequest.
+        """
+        check_settings(settings)
+        for attempt in range(ATTEMPTS):
+            give_way(attempt)
+            found = self._generation(name, generation)
+            self._delete_belongings(name)
+            made = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, copy_of=copy_of)
+            try:
+                self.managers.queues.update_queue(made, found.version)
+            except BadVersion:
+                continue
+            return made
+        raise crowded(f"queue {name!r}")
+
     def _delete_belongings(self, name: str) -> None:
         """All but the record. Listeners go between the reading of the subscriptions' versions and their deletion."""
         managers, folder = self.managers, records.listeners_path(name)

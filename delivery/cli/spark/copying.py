@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from delivery.cli import options
+from delivery.cli.confirming import confirm
 from delivery.cli.spark import MASTER_DEFAULT, Master
 from delivery.cli.spark.choosing import From, To, Where, chosen, lasting, run, show
 
 if TYPE_CHECKING:
+    from delivery.spark.jobs.compacting import Compacted
     from delivery.spark.jobs.storing import Partitions
 
 
@@ -105,6 +107,10 @@ def compact(
     target: Annotated[
         str, typer.Option("--into-queue", metavar="QUEUE", show_default=False, help="As messages of this queue.")
     ] = "",
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="As a new generation of QUEUE itself, without subscribers attached.")
+    ] = False,
+    yes: options.Yes = False,
     keep_empty: Annotated[
         bool, typer.Option("--keep-empty", help="An empty body is one like others, and does not delete its key.")
     ] = False,
@@ -115,9 +121,20 @@ def compact(
 ) -> None:
     """Keep the newest message of each key, and those without a key. One with an empty body deletes its key.
 
-    With --json one object {queue, messages, kept, deleted, until, dry_run}.
+    With --in-place QUEUE holds nothing else afterwards: publishers are refused while the last of it is done, ids and
+    positions of subscriptions stay, and a run that was broken off is gone on with by the next. With --json one object
+    {queue, messages, kept, deleted, until, dry_run}.
     """
     wanted = chosen(zookeeper, queue, start, end, topics, filter)
+    if in_place:
+        if folder or target or (start, end) != ("earliest", None) or topics or filter:
+            raise typer.BadParameter(
+                "in place all of a queue is compacted: --in-place goes with no places and no choice"
+            )
+        if not dry_run:
+            confirm(f"drop all but the newest message of each key of queue {queue}", yes=yes)
+        show(_in_place(zookeeper, queue, master, keep_empty, dry_run), as_json=as_json, dry_run=dry_run)
+        return
     from delivery.spark.jobs.compacting import Into, compact as compact_all
 
     into = Into(folder, target).checked(queue)
@@ -127,3 +144,14 @@ def compact(
         lambda session, bar: compact_all(session, pinned, into, keep_empty=keep_empty, dry_run=dry_run, progress=bar),
     )  # fmt: skip
     show(done, as_json=as_json, dry_run=dry_run)
+
+
+def _in_place(zookeeper: str, queue: str, master: str, keep_empty: bool, dry_run: bool) -> Compacted:
+    from delivery.spark.jobs.renewing import compact_in_place
+
+    return run(
+        "compact", master,
+        lambda session, bar: compact_in_place(
+            session, zookeeper, queue, keep_empty=keep_empty, dry_run=dry_run, progress=bar
+        ),
+    )  # fmt: skip
