@@ -80,22 +80,28 @@ def test_of_what_is_parked_the_newest_of_its_key_comes(running: Engine, spark: S
         heard.append(message.body)
 
     with connect(running.address) as client:
-        stored = client.create_queue("parked")
+        stored = client.create_queue("parked-then-compacted")
         stored.put_many([NewMessage(body, key=body[-1:]) for body in (b"bad1", b"fine2", b"later1")])
         retry = RetryPolicy(order="key", first_seconds=300.0)
         failing = Subscriber("mine", running.address)
-        failing.subscribe("parked", start="earliest", retry=retry, listener=listen)
+        failing.subscribe("parked-then-compacted", start="earliest", retry=retry, listener=listen)
         with failing:
-            eventually(lambda: [len(one.ids) for _, one in client.parked("parked", "mine")] == [2], "parked", SECONDS)
+            eventually(
+                lambda: [len(one.ids) for _, one in client.parked("parked-then-compacted", "mine")] == [2],
+                "parked",
+                SECONDS,
+            )
         assert heard == [b"fine2"]
-        compact_in_place(spark, running.address, "parked")
-        assert [one.body for one in messages(client, "parked")] == [b"fine2", b"later1"]
-        assert client.release("parked", "mine") == 1
+        compact_in_place(spark, running.address, "parked-then-compacted")
+        assert [one.body for one in messages(client, "parked-then-compacted")] == [b"fine2", b"later1"]
+        assert client.release("parked-then-compacted", "mine") == 1
         again = Subscriber("mine", running.address)
-        again.subscribe("parked", listener=listen)
+        again.subscribe("parked-then-compacted", listener=listen)
         with again:
             eventually(lambda: heard == [b"fine2", b"later1"], "the newest of the key comes", SECONDS)
-            eventually(lambda: client.parked("parked", "mine") == [], "nothing is parked any more", SECONDS)
+            eventually(
+                lambda: client.parked("parked-then-compacted", "mine") == [], "nothing is parked any more", SECONDS
+            )
 
 
 def test_of_what_was_deleted_at_the_end_the_last_message_stays_alone(running: Engine, spark: SparkSession) -> None:
@@ -116,15 +122,15 @@ def test_of_what_was_deleted_at_the_end_the_last_message_stays_alone(running: En
 
 def test_the_archive_of_a_new_generation_begins_anew(running: Engine, spark: SparkSession, tmp_path: Path) -> None:
     with connect(running.address) as client:
-        fill(client, "kept")
-        before = messages(client, "kept")
-        first = archive(spark, running.address, "kept", tmp_path)
+        fill(client, "archived-then-compacted")
+        before = messages(client, "archived-then-compacted")
+        first = archive(spark, running.address, "archived-then-compacted", tmp_path)
         assert sum(one.messages for one in first) == len(before)
-        compact_in_place(spark, running.address, "kept")
-        check(client, "kept", before)
-        again = archive(spark, running.address, "kept")
+        compact_in_place(spark, running.address, "archived-then-compacted")
+        check(client, "archived-then-compacted", before)
+        again = archive(spark, running.address, "archived-then-compacted")
         assert sum(one.messages for one in again) == len(newest(before)), "nothing of the former files is taken up"
-        check(client, "kept", before)
+        check(client, "archived-then-compacted", before)
 
 
 def test_what_cannot_be_compacted_in_place_is_refused_before_anything_is_done(
@@ -135,19 +141,19 @@ def test_what_cannot_be_compacted_in_place_is_refused_before_anything_is_done(
             compact_in_place(spark, running.address, queue)
 
     with connect(running.address) as client:
-        stored = client.create_queue("refused")
-        client.create_queue("refused.transacting")
+        stored = client.create_queue("not-compacted")
+        client.create_queue("not-compacted.transacting")
         with client.transaction() as transaction:
-            transaction.publish("refused.transacting", b"x")
-        refused("refused.transacting", InvalidRequest, "transactions")
+            transaction.publish("not-compacted.transacting", b"x")
+        refused("not-compacted.transacting", InvalidRequest, "transactions")
         subscriber = Subscriber("mine", running.address)
-        subscriber.subscribe("refused", listener=print)
+        subscriber.subscribe("not-compacted", listener=print)
         with subscriber:
-            refused("refused", SubscriptionBusy, "'mine' of queue 'refused' is attached")
-        client.create_queue("refused.compacting")
-        refused("refused", QueueExists, "none that a compaction")
+            refused("not-compacted", SubscriptionBusy, "'mine' of queue 'not-compacted' is attached")
+        client.create_queue("not-compacted.compacting")
+        refused("not-compacted", QueueExists, "none that a compaction")
         stored.put(b"still open")
-        assert "refused.transacting.compacting" not in client.queues()
+        assert "not-compacted.transacting.compacting" not in client.queues()
 
 
 @pytest.mark.hbase
