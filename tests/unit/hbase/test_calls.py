@@ -76,7 +76,8 @@ def test_what_is_tried_again_is_told_at_once_and_once(
 ) -> None:
     """Whoever waits sees nothing else until the deadline."""
     slept: list[int] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: slept.append(len(caplog.records)))
+    # Not time.sleep itself, which belongs to every thread of this process.
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: slept.append(len(caplog.records))))
     with closing(Tables([nobody], call_seconds=SECONDS)) as tables:
         for _ in range(2):
             with pytest.raises(Unreached):
