@@ -56,6 +56,20 @@ def check_name(kind: str, name: object) -> str:
     return name
 
 
+def subscriptions_own(queue: str, subscription: str, ending: str, what: str, instead: str) -> str:
+    """The name of a queue that belongs to one subscription. Raises InvalidRequest where the two names leave none.
+
+    `what` is kept in it, and `instead` what to do where it cannot be.
+    """
+    name = f"{queue}.{subscription}{ending}"
+    if len(name) > NAME_MAX:
+        raise InvalidRequest(
+            f"the names of queue and subscription are too long together for {what}: {name[:60]}… has {len(name)}"
+            f" characters, {NAME_MAX} are the limit; {instead}"
+        )
+    return name
+
+
 def check_topic(topic: str) -> str:
     """`topic` if it may label a message; the empty string means no topic."""
     if str(topic).startswith(ASIDE):

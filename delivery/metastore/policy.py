@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from delivery.errors import InvalidRequest
-from delivery.model import NAME_MAX
+from delivery.model import subscriptions_own
 
 Order = Literal["partition", "key"]
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
@@ -67,13 +67,8 @@ DEAD_LETTERS: Final = ".dlq"
 
 def dead_letter_queue(queue: str, subscription: str) -> str:
     """The queue of a subscription's dead letters. Raises InvalidRequest where the two names leave none for it."""
-    name = f"{queue}.{subscription}{DEAD_LETTERS}"
-    if len(name) > NAME_MAX:
-        raise InvalidRequest(
-            f"the names of queue and subscription are too long together for dead letters: {name[:60]}… has {len(name)}"
-            f" characters, {NAME_MAX} are the limit; use shorter ones, or RetryPolicy(dead_letters=False)"
-        )
-    return name
+    instead = "use shorter ones, or RetryPolicy(dead_letters=False)"
+    return subscriptions_own(queue, subscription, DEAD_LETTERS, "dead letters", instead)
 
 
 def retry_asked(given: RetryGiven) -> Mapping[str, object]:

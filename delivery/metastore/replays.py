@@ -11,7 +11,7 @@ import msgspec
 
 from delivery.errors import InvalidRequest
 from delivery.ids import ID_MAX
-from delivery.model import NAME_MAX
+from delivery.model import subscriptions_own
 
 REPLAYS: Final = ".replay"
 """How the names of queues end that hold what was stored for one subscription alone."""
@@ -62,10 +62,4 @@ def wrong_in_replay(replay: Replay) -> str:
 
 def replay_queue(queue: str, subscription: str) -> str:
     """The queue of what is stored again for a subscription alone. Raises InvalidRequest where the names leave none."""
-    name = f"{queue}.{subscription}{REPLAYS}"
-    if len(name) > NAME_MAX:
-        raise InvalidRequest(
-            f"the names of queue and subscription are too long together for a queue of its replays: {name[:60]}… has"
-            f" {len(name)} characters, {NAME_MAX} are the limit; replay into a queue instead"
-        )
-    return name
+    return subscriptions_own(queue, subscription, REPLAYS, "a queue of its replays", "replay into a queue instead")

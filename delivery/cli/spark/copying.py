@@ -67,10 +67,10 @@ def replay(
 ) -> None:  # fmt: skip
     """Store the messages of a queue in another one, or for a subscription, filtered and changed by SQL.
 
-    With --to-subscription those that the subscription takes: its subscribers that run hear them within a minute, from
-    the queue QUEUE.NAME.replay, which is made for it, each with a header hoot-origin. Run again with the same options,
-    and the same --to, it stores nothing twice. With --json one object {queue, target, messages, until, partitions,
-    dry_run}.
+    With --to-subscription those that the subscription takes: its subscribers that run hear them within half a minute,
+    from the queue QUEUE.NAME.replay, which is made for it, each with a header hoot-origin. Run again with the same
+    options, and the same --to, it stores nothing twice. With --json one object {queue, target, messages, until,
+    partitions, dry_run}.
     """
     if (target is None) == (subscription is None):
         raise typer.BadParameter("name either a queue to store them in, or a subscription by --to-subscription")
