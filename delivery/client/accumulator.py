@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from delivery.client.outgoing import Plain
 
 GRANT_SECONDS = 1.0
-"""Who had a grant for so long, though a microsecond is enough, was interrupted (Ctrl-C) and will not give it back."""
+"""Who had a grant for so long, though a microsecond is enough, was probably interrupted (Ctrl-C) and will not give it
+back."""
 ROW_BYTES = 32
 """What a message takes beyond its own bytes: the columns of its batch, and its place in a list here."""
 
@@ -56,14 +57,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Grant:
     """Room in an open batch for plain messages of one topic, all checked beforehand: to be added without the lock.
 
-    Whoever has it appends to `bodies`, takes what the messages count for off `left`, and gives it back at once.
+    Whoever has it appends to `bodies`, takes what the messages count for off `left`, and gives it back at once. What
+    was appended counts while `kept` is None afterwards; else only what `kept` says, for the grant was taken away.
     """
 
-    __slots__ = ("batch", "bodies", "left", "topic")
+    __slots__ = ("batch", "bodies", "kept", "left", "topic")
 
     def __init__(self, batch: Batch, topic: str, left: int) -> None:
         self.batch, self.bodies = batch, batch.rows.bodies
         self.topic, self.left = topic, left
+        self.kept: int | None = None
+        """How many of `bodies` the batch has, when it was taken away; to be read with the owner's lock."""
+
+    def take_away(self) -> None:
+        """From who seems to have been interrupted, and may yet go on: the batch goes on with a copy.
+
+        `kept` is set before the copy is made, so that who appends too late cannot miss that it was.
+        """
+        self.kept = 0
+        self.batch.rows.bodies = list(self.bodies)
+        self.kept = len(self.batch.rows.bodies)
 
 
 class Accumulator:
@@ -100,22 +113,25 @@ class Accumulator:
 
     def place(
         self, row: Row, size: int, partition: int | None, now: float, timeout: float, pointer: int = 0
-    ) -> Batch:  # fmt: skip
-        """The batch that the message has joined as its last row; check `fits` first.
+    ) -> tuple[Batch, int]:  # fmt: skip
+        """The batch that the message has joined and its place there; check `fits` first.
+
+        Others may have joined behind it when this returns.
 
         `timeout` seconds from now the batch is given up; a batch with several messages waits for the most patient.
         `pointer` is that of the message's transaction: those of another one, or of none, are in other batches, for a
         batch is refused as a whole.
         """
         batch = self._joining(row[1], partition, size, now, now + timeout, pointer)
+        index = len(batch.rows)
         batch.rows.append(row)
         self._add(batch, size)
-        return batch
+        return batch, index
 
     def place_plain(
         self, plain: Plain, at: int, now: float, timeout: float, pointer: int = 0
-    ) -> tuple[Batch, int]:  # fmt: skip
-        """The batch that one or more messages from the place `at` have joined as its last rows, and the place behind.
+    ) -> tuple[Batch, range]:  # fmt: skip
+        """The batch that one or more messages from the place `at` have joined, and their places there.
 
         For the rest see `place`; check that the first of them fits before.
         """
@@ -123,9 +139,10 @@ class Accumulator:
         limits = self._limits
         room = min(limits.batch_bytes - batch.size, self._room)
         end = max(at + 1, min(plain.fitting(at, room), at + limits.batch_messages - len(batch.rows)))
+        first = len(batch.rows)
         batch.rows.extend("", plain.bodies[at:end])
         self._add(batch, plain.size(at, end))
-        return batch, end
+        return batch, range(first, first + end - at)
 
     def take(self, partition: int, now: float, *, full: bool = False) -> Batch | None:
         """The next batch of a partition that may be sent now, or if it is full; it takes no more messages."""
@@ -243,13 +260,22 @@ class Accumulator:
         granted = self._granted
         if granted is None:
             return
-        end = monotonic() + GRANT_SECONDS
-        while not self.grants and monotonic() < end:
-            sleep(0)  # another thread has it for a moment, and needs the interpreter to give it back
-        self.grants.clear()
+        if not self._given_back(granted):
+            granted.take_away()
         self._granted = None
         granted.batch.size -= granted.left
         self._room += granted.left
+
+    def _given_back(self, granted: Grant) -> bool:
+        """Take the grant when it is there, as it is but for the moments in which another thread has it."""
+        end = monotonic() + GRANT_SECONDS
+        while monotonic() < end:
+            try:
+                if self.grants.pop() is granted:
+                    return True
+            except IndexError:
+                sleep(0)  # who has it needs the interpreter to give it back
+        return False
 
     def _due(self, now: float) -> Iterator[int]:
         for number, batch in self._open.items():

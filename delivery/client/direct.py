@@ -68,8 +68,7 @@ class DirectPublisher(Machine):
             with self._lock:
                 if self._fits(size):
                     now = monotonic()
-                    batch = self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer)
-                    return Receipt(batch, len(batch.rows) - 1)
+                    return Receipt(*self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer))
             self._wait_for_room(size, end)
 
     def _take_plain(self, plain: Plain, at: int, end: float) -> Iterator[Receipt]:
@@ -79,8 +78,7 @@ class DirectPublisher(Machine):
             with self._lock:
                 if self._fits(size):
                     now = monotonic()
-                    batch, behind = self._accumulator.place_plain(plain, at, now, max(0.0, end - now))
-                    return receipts(batch, len(batch.rows) - (behind - at), len(batch.rows))
+                    return receipts(*self._accumulator.place_plain(plain, at, now, max(0.0, end - now)))
             self._wait_for_room(size, end)
 
     def _fits(self, size: int) -> bool:

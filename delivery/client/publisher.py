@@ -71,7 +71,8 @@ class Publisher(Machine):
                         bodies = grant.bodies
                         index = len(bodies)
                         bodies.append(body)
-                        return Receipt(grant.batch, index)
+                        if grant.kept is None or self._kept(grant, index):
+                            return Receipt(grant.batch, index)
                 finally:
                     self._give_back(grant)
         row, size = self._outgoing.row(body, key, topic, headers)
@@ -143,8 +144,7 @@ class Publisher(Machine):
     def _place(self, row: Row, size: int, partition: int | None) -> Receipt:
         with self._room:
             before = self._admitted(size)
-            batch = self._accumulator.place(row, size, partition, monotonic(), self._timeout)
-            index = len(batch.rows.bodies) - 1
+            batch, index = self._accumulator.place(row, size, partition, monotonic(), self._timeout)
             closed = self._accumulator.closings > before
         self._placed(batch, closed=closed, new=index == 0)
         return Receipt(batch, index)
@@ -156,8 +156,7 @@ class Publisher(Machine):
         with self._room:
             before, now = self._admitted(rows[0][1]), monotonic()
             while True:
-                batch = accumulator.place(*rows.popleft(), now, self._timeout)
-                index = len(batch.rows.bodies) - 1
+                batch, index = accumulator.place(*rows.popleft(), now, self._timeout)
                 new = new or index == 0
                 found.append(Receipt(batch, index))
                 if not rows or accumulator.closings > before or not accumulator.fits(rows[0][1]):
@@ -170,12 +169,15 @@ class Publisher(Machine):
         """The receipts of those from `at` on that one batch takes."""
         with self._room:
             before = self._admitted(plain.size(at, at + 1))
-            batch, end = self._accumulator.place_plain(plain, at, monotonic(), self._timeout)
-            rows = len(batch.rows)
+            batch, places = self._accumulator.place_plain(plain, at, monotonic(), self._timeout)
             closed = self._accumulator.closings > before
-        first = rows - (end - at)
-        self._placed(batch, closed=closed, new=first == 0)
-        return receipts(batch, first, rows)
+        self._placed(batch, closed=closed, new=places.start == 0)
+        return receipts(batch, places)
+
+    def _kept(self, grant: Grant, index: int) -> bool:
+        """Whether a batch has what was appended by a grant that was taken away."""
+        with self._lock:
+            return grant.kept is None or index < grant.kept
 
     def _admitted(self, size: int) -> int:
         """Wait for room, with the lock; how many batches were closed before the message comes."""

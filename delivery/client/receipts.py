@@ -147,9 +147,9 @@ class Receipt(msgspec.Struct, gc=False, eq=False):
             _call(callback, self)
 
 
-def receipts(batch: Batch, first: int, end: int) -> Iterator[Receipt]:
-    """Those of the rows from `first` to before `end`."""
-    return map(Receipt, repeat(batch), range(first, end))
+def receipts(batch: Batch, places: range) -> Iterator[Receipt]:
+    """Those of the rows at these places."""
+    return map(Receipt, repeat(batch), places)
 
 
 def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:

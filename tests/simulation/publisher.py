@@ -72,7 +72,7 @@ class SimulatedPublisher(Machine):
             topic = self.kernel.random.choice(TOPICS)
             body = f"{self.name}/{partition}/{self._messages[partition]}/{topic}".encode()
             row = (body, None, topic, b"")
-            batch = self._accumulator.place(row, len(body), partition, self.kernel.now, seconds)
+            batch, _ = self._accumulator.place(row, len(body), partition, self.kernel.now, seconds)
             if batch not in self._bodies:
                 self._bodies[batch] = []
                 batch.call_back(partial(self._settled, batch), Receipt(batch, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, strategies as st
 
 from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
@@ -19,7 +20,9 @@ def accumulator(partitions: int = 1, **limits: float) -> Accumulator:
 
 
 def place(of: Accumulator, body: bytes = b"x", now: float = 0.0, key: bytes | None = None) -> Batch:
-    return of.place((body, key, "", b""), len(body) + ROW_BYTES, None, now, 30.0)
+    batch, index = of.place((body, key, "", b""), len(body) + ROW_BYTES, None, now, 30.0)
+    assert batch.rows.bodies[index] == body
+    return batch
 
 
 def test_a_batch_waits_for_its_linger_and_is_then_taken_whole() -> None:
@@ -66,7 +69,7 @@ def test_each_transaction_has_batches_of_its_own_so_that_none_is_refused_with_an
     under_test = accumulator(linger=60.0)
     row = (b"x", None, "", b"")
     pointers = [0, 7, 7, 8, 0]
-    batches = [under_test.place(row, 1 + ROW_BYTES, 0, 0.0, 30.0, pointer) for pointer in pointers]
+    batches = [under_test.place(row, 1 + ROW_BYTES, 0, 0.0, 30.0, pointer)[0] for pointer in pointers]
     assert [batch.pointer for batch in batches] == pointers
     assert batches[1] is batches[2]
     assert len(set(batches)) == 4
@@ -125,9 +128,9 @@ def place_together(under_test: Accumulator, bodies: list[bytes], now: float) -> 
     """As `Publisher.put_many` does."""
     plain, at = Plain(bodies), 0
     while at < len(bodies):
-        before = at
-        batch, at = under_test.place_plain(plain, at, now, 30.0)
-        assert [row[0] for row in rows_of(batch)][before - at :] == bodies[before:at]
+        batch, places = under_test.place_plain(plain, at, now, 30.0)
+        before, at = at, at + len(places)
+        assert batch.rows.bodies[places.start : places.stop] == bodies[before:at]
 
 
 def put_by_grant(under_test: Accumulator, body: bytes) -> bool:
@@ -171,7 +174,8 @@ def test_bodies_that_come_together_fill_each_batch_to_its_limits() -> None:
     plain = Plain([bytes(10)] * 7 + [b""] * 5 + [bytes(1000), b"last"])
     sizes, at = [], 0
     while at < len(plain.bodies):
-        batch, at = under_test.place_plain(plain, at, 0.0, 30.0)
+        batch, places = under_test.place_plain(plain, at, 0.0, 30.0)
+        at += len(places)
         sizes.append(len(batch.rows))
     assert sizes == [3, 3, 3, 3, 1, 1], "of 10 bytes; one and two empty ones; empty; too large; last"
 
@@ -181,24 +185,58 @@ def test_bodies_that_come_together_join_those_that_are_there_as_far_as_there_is_
         under_test = accumulator(linger=60.0, **limits)
         _, _, there = (place(under_test) for _ in range(3))
         plain = Plain([b"y"] * 8)
-        batch, at = under_test.place_plain(plain, 0, 0.0, 30.0)
+        batch, places = under_test.place_plain(plain, 0, 0.0, 30.0)
         assert batch is there
         assert len(batch.rows) == limits.get("batch_messages", 4 if "batch_bytes" in limits else 9)
-        assert at == len(batch.rows) - 3
+        assert places == range(3, len(batch.rows))
         assert batch.size - sum(grant.left for grant in under_test.grants) == len(batch.rows) * (1 + ROW_BYTES)
         if "buffer_bytes" in limits:
             assert not under_test.fits(1 + ROW_BYTES)
         else:
-            batch, at = under_test.place_plain(plain, at, 0.0, 30.0)
-            assert (len(batch.rows), at) == (4, 5)
+            batch, places = under_test.place_plain(plain, len(places), 0.0, 30.0)
+            assert (batch is there, places) == (False, range(4))
 
 
 def test_bodies_that_come_together_stand_behind_what_has_a_key() -> None:
     under_test = accumulator(linger=60.0)
     place(under_test, b"a", key=b"k")
-    batch, end = under_test.place_plain(Plain([b"b", b"c"]), 0, 0.0, 30.0)
-    assert end == 2
+    batch, places = under_test.place_plain(Plain([b"b", b"c"]), 0, 0.0, 30.0)
+    assert places == range(1, 3)
     assert rows_of(batch) == [(b"a", b"k", "", b""), (b"b", None, "", b""), (b"c", None, "", b"")]
+
+
+class Hurried(Accumulator):
+    """Whose grants are used by somebody else as soon as they are there."""
+
+    def _grant(self, batch: Batch, topic: str) -> None:
+        super()._grant(batch, topic)
+        put_by_grant(self, b"somebody's")
+
+
+def test_a_message_has_its_own_place_although_others_join_before_it_is_told() -> None:
+    under_test = Hurried(Router("q", 1, Random(1)), Limits(linger=60.0), 1 << 20)
+    place(under_test, b"a")
+    place(under_test, b"b")
+    place_together(under_test, [b"c", b"d"], 0.0)
+    assert [row[0] for row in rows_of(place(under_test, b"e"))] == [
+        b"a", b"somebody's", b"b", b"somebody's", b"c", b"d", b"somebody's", b"e", b"somebody's",
+    ]  # fmt: skip
+
+
+def test_a_grant_that_is_not_given_back_is_taken_away_with_what_it_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delivery.client.accumulator.GRANT_SECONDS", 0.01)
+    under_test = accumulator(linger=60.0)
+    batch = place(under_test, b"a")
+    grant = under_test.grants.pop()
+    grant.bodies.append(b"in time")
+    assert place(under_test, b"b") is batch
+    grant.bodies.append(b"too late")
+    assert grant.kept == 2
+    under_test.grants.append(grant)
+    assert place(under_test, b"c") is batch
+    assert list(under_test.grants) == [under_test.grants[0]]
+    assert under_test.grants[0] is not grant
+    assert batch.rows.bodies == [b"a", b"in time", b"b", b"c"]
 
 
 def test_a_stopped_accumulator_grants_nothing() -> None:

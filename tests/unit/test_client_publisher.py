@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from delivery.client.accumulator import Limits
+from delivery.client.accumulator import Grant, Limits
 from delivery.client.direct import DirectPublisher
 from delivery.client.links import ANSWER_SECONDS, SILENT_SECONDS, Link
 from delivery.client.publisher import Publisher, Receipt
@@ -292,6 +292,41 @@ def test_a_put_that_is_interrupted_in_the_midst_does_not_hold_up_the_others() ->
         second = under_test.put(b"b")
         under_test.flush()
         assert (first.result().id, second.result().id, host.bodies) == (1, 2, [b"a", b"b"])
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["appended before", "appended after"])
+def test_a_put_that_stands_still_for_long_is_neither_lost_nor_told_anothers_id(
+    before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has the grant may wait for the interpreter for any time; the others go on without it."""
+    monkeypatch.setattr("delivery.client.accumulator.GRANT_SECONDS", 0.01)
+    with ScriptedHost() as host, publisher(host, limits=Limits(linger=60)) as under_test:
+        receipts = [under_test.put(b"a")]
+        take = under_test._take_grant
+
+        class Slow(list[bytes]):
+            """Bodies to which another thread puts, too, while one is appended."""
+
+            def append(self, body: bytes) -> None:
+                first, under_test._take_grant = under_test._take_grant is not take, take
+                if before or not first:
+                    super().append(body)
+                if first:
+                    receipts.append(under_test.put(b"b"))
+                if first and not before:
+                    super().append(body)
+
+        def slowly() -> Grant:
+            grant = take()
+            grant.bodies = Slow(grant.bodies)
+            grant.batch.rows.bodies = grant.bodies
+            return grant
+
+        under_test._take_grant = slowly
+        receipts += [under_test.put(b"c"), under_test.put(b"d")]
+        under_test.flush()
+        assert sorted(host.bodies) == [b"a", b"b", b"c", b"d"]
+        assert [host.bodies[receipt.id - 1] for receipt in receipts] == [b"a", b"b", b"c", b"d"]
 
 
 def _error(receipt: Receipt) -> bool:
