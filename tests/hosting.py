@@ -16,6 +16,7 @@ from delivery.metastore.partitions import NEVER_OWNED, Claim, Seen, next_owner
 from delivery.metastore.records import HostRecord, QueueRecord
 from delivery.metrics import Metrics
 from delivery.model import QueueSettings
+from delivery.publish.lane import CommitLane
 from delivery.publish.pending import PendingPublish
 from delivery.publish.publisher import Publisher
 from delivery.storage.base import Append, PartitionKey, PartitionState
@@ -150,6 +151,8 @@ class FaultyStore(MemoryStore):
         self.opening.set()
         self.slow: int | None = None
         self.gate: threading.Event | None = None
+        self.busy = False
+        """Nothing can be done at once."""
         self.released: list[str] = []
         self.deleted: list[str] = []
 
@@ -168,6 +171,9 @@ class FaultyStore(MemoryStore):
             return [self.fail] * len(group)
         return super().append(group)
 
+    def append_at_once(self, item: Append, /) -> list[HootError | None] | None:
+        return None if self.busy or self.gate is not None else self.append([item])
+
     def release(self, key: PartitionKey) -> None:
         self.released.append(str(key))
         super().release(key)
@@ -180,7 +186,9 @@ class FaultyStore(MemoryStore):
 class Scene:
     """A publisher and what it stands on, running inside `play`."""
 
-    def __init__(self, cluster: ScriptedCluster | None = None, store: FaultyStore | None = None) -> None:
+    def __init__(
+        self, cluster: ScriptedCluster | None = None, store: FaultyStore | None = None, lane: CommitLane | None = None
+    ) -> None:  # fmt: skip
         self.cluster = cluster or ScriptedCluster()
         self.store = store or FaultyStore()
         self.tail = TailCache(1 << 20)
@@ -192,7 +200,7 @@ class Scene:
         )
         self.publisher = Publisher(
             self.ownership, self.store, self.tail, self.metrics, commit_bytes=1 << 20, pending_bytes_max=1 << 20,
-            now_ms=lambda: self.now_ms,
+            now_ms=lambda: self.now_ms, lane=lane,
         )  # fmt: skip
 
     async def publish(self, *bodies: bytes, partition: int = 0, producer: int = 0, sequence: int = 0) -> object:

@@ -1,11 +1,13 @@
 """Group commit: whatever was stamped while one group was being stored is the next group. No timer, no delay.
 
 One hop to the lane and one flush per group, over all partitions. While a group is in the lane the next one gathers, so
-a slow disk makes larger groups by itself.
+a slow disk makes larger groups by itself. A batch that comes alone is stored without that hop where the store is quick
+(see `haste`): a turn of the loop later, when everything that arrived with it is known.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,8 +16,10 @@ import trio
 
 from delivery.errors import HootError, ServiceStopping, again
 from delivery.metrics import Metrics
+from delivery.publish.haste import Haste
 from delivery.publish.lane import Answers, CommitLane
 from delivery.publish.writer import Entry
+from delivery.storage.base import Append
 
 Group = list[Entry]
 
@@ -45,11 +49,20 @@ class Committer:
         """What the lane has."""
         self._idle = trio.lowlevel.ParkingLot()
         self._open = False
+        self._haste = Haste()
+        self._resting: trio.lowlevel.Task | None = None
+        """`run`, while it has nothing to do."""
 
     def add(self, entry: Entry) -> None:
         """Store this batch with the next group."""
         self._entries.append(entry)
-        self._commit()
+        if self._underway:
+            return
+        if not self._haste.may(entry.append):
+            self._commit()
+        elif self._resting is not None:
+            resting, self._resting = self._resting, None
+            trio.lowlevel.reschedule(resting)
 
     async def drained(self) -> None:
         """Return when everything added so far has been settled."""
@@ -66,7 +79,9 @@ class Committer:
         self._commit()
         task_status.started()
         try:
-            await trio.sleep_forever()
+            while True:
+                await self._rest()
+                self._commit(here=True)
         finally:
             self._open = False
             while self._entries:
@@ -75,15 +90,37 @@ class Committer:
             with trio.CancelScope(shield=True):
                 await self.drained()
 
-    def _commit(self) -> None:
-        """Hand the next group to the lane, unless it has one."""
+    async def _rest(self) -> None:
+        """Until there is something that may be stored here."""
+        self._resting = trio.lowlevel.current_task()
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._resting = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+    def _commit(self, *, here: bool = False) -> None:
+        """Store the next group, unless one is under way: in the lane, or `here` if it may be."""
         if self._underway:
             return
-        if group := self._take() if self._open else []:
-            self._underway = group
+        group = self._take() if self._open else []
+        if not group:
+            if self._idle:
+                self._idle.unpark_all()
+            return
+        self._underway = group
+        if not (here and len(group) == 1 and self._stored_here(group[0].append)):
             self._lane.put([entry.append for entry in group])
-        elif self._idle:
-            self._idle.unpark_all()
+
+    def _stored_here(self, item: Append) -> bool:
+        if not self._haste.may(item):
+            return False
+        begun = time.monotonic()
+        answers = self._lane.at_once(item)
+        if answers is not None:
+            self._settle(answers, time.monotonic() - begun)
+        return answers is not None
 
     def _take(self) -> Group:
         """The next group, without the batches of partitions that were lost: those were never stored."""
@@ -102,6 +139,7 @@ class Committer:
     def _settle(self, answers: Answers, seconds: float) -> None:
         group, self._underway = self._underway, []
         self._metrics.committed(len(group), seconds)
+        self._haste.noted([entry.append for entry in group], seconds)
         if not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
         self._tell(group, answers)

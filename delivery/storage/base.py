@@ -131,6 +131,13 @@ class MessageStore(Protocol):
         goes for the others when one is answered with InvalidRequest: the store will never take it, and has not.
         """
 
+    def append_at_once(self, item: Append, /) -> list[HootError | None] | None:
+        """`append` of one batch, where nothing but its bytes has to be written and nobody is in the way.
+
+        None, with nothing done, where it could take longer than that: the caller uses `append` then. So it may be
+        called where waiting is not allowed, if the time that a flush takes is.
+        """
+
     def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """The next whole batches with an id above `after`, at most `bytes_max` (but always at least one batch).
 

@@ -26,7 +26,7 @@ from delivery.testing.znodes import Tree
 from tests.applications import KitWorld, RealWorld, World
 from tests.hbase_tables import Data, FakeTables
 from tests.integration.engine import hosted
-from tests.stores import KEY, OTHER
+from tests.stores import KEY, OTHER, LogAtOnce
 from tests.znodes import FakeZNodes
 
 Host = Callable[[], MessageStore]
@@ -36,12 +36,13 @@ KEEP = QueueSettings()
 
 @pytest.fixture(
     params=[
-        "memory", "log", "rows in memory", "batches in memory",
+        "memory", "log", "log at once", "rows in memory", "batches in memory",
         pytest.param("rows", marks=pytest.mark.hbase), pytest.param("batches", marks=pytest.mark.hbase),
     ]
 )  # fmt: skip
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
-    """One more store on the same storage: in memory, in a folder, or in HBase's tables, real ones or in memory."""
+    """One more store on the same storage: in memory, in a folder (the usual way, and at once where that can be), or in
+    HBase's tables, real ones or in memory."""
     disk = MemoryDisk()
     data: Data = {}
     stores: list[MessageStore] = []
@@ -51,6 +52,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     def make() -> MessageStore:
         if kind == "memory":
             return MemoryStore(disk)
+        if request.param == "log at once":
+            return LogAtOnce(tmp_path, segment_bytes=100_000)
         if kind == "log":
             return SegmentedLog(tmp_path, segment_bytes=100_000)
         tables = FakeTables(data) if in_memory else Tables(parse_gateways(request.getfixturevalue("hbase_gateways")))

@@ -151,6 +151,9 @@ class SimulatedStore:
                 self._views[row.key].poisoned = True
         return answers
 
+    def append_at_once(self, _: Append, /) -> None:
+        """See MessageStore.append_at_once: a disk that takes its time is the harder case."""
+
     def read(self, key: PartitionKey, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See MessageStore.read."""
         view = self._view(key)

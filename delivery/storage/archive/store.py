@@ -59,6 +59,10 @@ class ArchivedStore:
             if ranges and not same(self._archives.get(key), Path(folder), ranges):
                 self._archives[key] = ArchivedPartition(self._files, Path(folder), key, ranges)
 
+    def append_at_once(self, item: Append, /) -> list[HootError | None] | None:
+        """See `MessageStore.append_at_once`."""
+        return self._store.append_at_once(item)
+
     def append(self, group: Sequence[Append]) -> list[HootError | None]:
         """See `MessageStore.append`."""
         return self._store.append(group)

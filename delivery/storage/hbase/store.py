@@ -96,6 +96,9 @@ class HBaseStore(OpenedPartitions[Partition]):
         super().close()
         self._tables.close()
 
+    def append_at_once(self, _: Append, /) -> None:
+        """See `MessageStore.append_at_once`: a request over the network takes its time."""
+
     def _commit(self, group: Sequence[Append], partitions: Mapping[PartitionKey, Partition]) -> list[HootError | None]:
         return commit(self._tables, group, partitions)
 

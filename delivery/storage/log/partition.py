@@ -82,6 +82,12 @@ class Partition:
             self._segments += (writer.start(batches[0].header.base_id),)
         writer.write(batches, synced=synced)
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether `write` and `confirm` have no segment to begin or to close, and no other owner to ask about."""
+        active = self._writer.active
+        return active is not None and active.extent.end < self._segment_bytes and self._writer.stands
+
     def sync(self) -> None:
         """Bring what was written to the disk. Raises StorageUnavailable."""
         self._writer.sync()

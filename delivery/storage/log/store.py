@@ -72,6 +72,17 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
             self._partitions[key] = partition
             return partition.state()
 
+    def append_at_once(self, item: Append, /) -> list[HootError | None] | None:
+        """See `MessageStore.append_at_once`."""
+        lock = self._lock(item.key)
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            partition = self._partitions.get(item.key)
+            return None if partition is None or not partition.is_quick else commit([item], self._partitions)
+        finally:
+            lock.release()
+
     def prepare_release(self, key: PartitionKey) -> None:
         """See `MessageStore.prepare_release`: who opens the partition reads all of the segment that was left open."""
         partition = self._partitions.get(key)

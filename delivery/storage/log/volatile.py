@@ -42,6 +42,9 @@ class VolatilePartition:
         """What opening found out."""
         return PartitionState(self.held.last_id, self.held.producers.snapshot())
 
+    is_quick = True
+    """See `Partition.is_quick`: there is no disk."""
+
     def write(self, batches: Sequence[Append], *, synced: bool = False) -> None:  # noqa: ARG002
         """Take the batches; they count only after `confirm`. Raises Fenced."""
         self._check_standing()

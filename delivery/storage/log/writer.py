@@ -38,6 +38,11 @@ class Writer:
         self._flushed = False
         self._synced_end = 0
 
+    @property
+    def stands(self) -> bool:
+        """Whether its epoch is the newest one, as of now, and nothing has broken it."""
+        return self.broken is None and self._epochs.current(self.key.partition) == self.epoch
+
     def check(self) -> None:
         """Raise what broke the writer, if anything did."""
         if self.broken is not None:
