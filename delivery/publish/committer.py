@@ -2,7 +2,7 @@
 
 One hop to the lane and one flush per group, over all partitions. While a group is in the lane the next one gathers, so
 a slow disk makes larger groups by itself. A batch that comes alone is stored without that hop where the store is quick
-(see `haste`): a turn of the loop later, when everything that arrived with it is known.
+(see `haste`).
 """
 
 from __future__ import annotations
@@ -50,19 +50,11 @@ class Committer:
         self._idle = trio.lowlevel.ParkingLot()
         self._open = False
         self._haste = Haste()
-        self._resting: trio.lowlevel.Task | None = None
-        """`run`, while it has nothing to do."""
 
     def add(self, entry: Entry) -> None:
         """Store this batch with the next group."""
         self._entries.append(entry)
-        if self._underway:
-            return
-        if not self._haste.may(entry.append):
-            self._commit()
-        elif self._resting is not None:
-            resting, self._resting = self._resting, None
-            trio.lowlevel.reschedule(resting)
+        self._commit(here=self._haste.may(entry.append, time.monotonic()))
 
     async def drained(self) -> None:
         """Return when everything added so far has been settled."""
@@ -79,9 +71,7 @@ class Committer:
         self._commit()
         task_status.started()
         try:
-            while True:
-                await self._rest()
-                self._commit(here=True)
+            await trio.sleep_forever()
         finally:
             self._open = False
             while self._entries:
@@ -89,16 +79,6 @@ class Committer:
             self._lane.close()
             with trio.CancelScope(shield=True):
                 await self.drained()
-
-    async def _rest(self) -> None:
-        """Until there is something that may be stored here."""
-        self._resting = trio.lowlevel.current_task()
-
-        def leave(_: object) -> trio.lowlevel.Abort:
-            self._resting = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(leave)
 
     def _commit(self, *, here: bool = False) -> None:
         """Store the next group, unless one is under way: in the lane, or `here` if it may be."""
@@ -114,8 +94,6 @@ class Committer:
             self._lane.put([entry.append for entry in group])
 
     def _stored_here(self, item: Append) -> bool:
-        if not self._haste.may(item):
-            return False
         begun = time.monotonic()
         answers = self._lane.at_once(item)
         if answers is not None:

@@ -8,9 +8,9 @@ import pytest
 
 from delivery.errors import StorageUnavailable, UnknownOutcome
 from delivery.model import Durability
-from delivery.publish.haste import BYTES_MAX, IN_A_ROW, SOON_SECONDS, Haste
+from delivery.publish.haste import BYTES_MAX, IN_A_ROW, MANY, MANY_SECONDS, SOON_SECONDS, Haste
 from delivery.publish.lane import Answers, CommitThread
-from delivery.publish.pending import PendingPublish, Stored
+from delivery.publish.pending import Stored
 from delivery.storage.base import Append
 from tests.hosting import FaultyStore, Scene, batch, bodies_in, play
 from tests.stores import batch as stamped_batch
@@ -32,7 +32,8 @@ def test_a_store_that_was_quick_for_long_enough_is_taken_to_be(stored: list[Appe
     haste = Haste()
     for item in stored:
         haste.noted([WRITTEN, item], SOON_SECONDS)
-    found = [kind for kind in ("fsync", "os", "memory") if haste.may(stamped_batch(1, durability=kind))]
+    kinds: tuple[Durability, ...] = ("fsync", "os", "memory")
+    found = [kind for now, kind in enumerate(kinds) if haste.may(stamped_batch(1, durability=kind), now)]
     assert tuple(found) == may
 
 
@@ -40,10 +41,23 @@ def test_one_slow_group_ends_the_trust_and_a_large_batch_has_none() -> None:
     haste = Haste()
     for _ in range(IN_A_ROW):
         haste.noted([SYNCED], SOON_SECONDS)
-    assert not haste.may(stamped_batch(1, [bytes(BYTES_MAX)]))
+    assert not haste.may(stamped_batch(1, [bytes(BYTES_MAX)]), 0)
+    assert haste.may(SYNCED, 1)
     haste.noted([SYNCED], SOON_SECONDS * 1.01)
-    assert not haste.may(SYNCED)
-    assert not haste.may(WRITTEN)
+    assert not haste.may(SYNCED, 2)
+    assert not haste.may(WRITTEN, 3)
+
+
+def test_where_many_come_they_are_left_to_gather() -> None:
+    haste, pause = Haste(), MANY_SECONDS / MANY
+    for _ in range(IN_A_ROW):
+        haste.noted([SYNCED], SOON_SECONDS)
+    assert all(haste.may(SYNCED, 1.01 * pause * number) for number in range(100))
+    begun = 101 * pause
+    found = [haste.may(SYNCED, begun + 0.5 * pause * number) for number in range(100)]
+    assert found.index(False) <= 2 * MANY
+    assert not any(found[found.index(False) :])
+    assert haste.may(SYNCED, begun + 60)
 
 
 class Watched(CommitThread):
@@ -66,8 +80,9 @@ class Watched(CommitThread):
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which a thread may wait for its turn for any time."""
+    """A machine on which a thread may wait for its turn for any time, and where nothing counts as many."""
     monkeypatch.setattr("delivery.publish.haste.SOON_SECONDS", 60.0)
+    monkeypatch.setattr("delivery.publish.haste.MANY_SECONDS", 0.0)
 
 
 def play_trusted(story: Callable[[Scene, Watched], Awaitable[None]]) -> None:
@@ -86,20 +101,18 @@ def play_trusted(story: Callable[[Scene, Watched], Awaitable[None]]) -> None:
 
 
 @pytest.mark.usefixtures("trusting")
-def test_a_batch_that_comes_alone_is_stored_without_the_thread_and_several_are_a_group_in_it() -> None:
+def test_a_small_batch_is_stored_without_the_thread_in_the_turn_in_which_it_came() -> None:
     async def story(scene: Scene, lane: Watched) -> None:
-        for body in (b"a", b"b", b"c"):
-            assert isinstance(await scene.publish(body), Stored)
-        assert (lane.put_away, lane.here) == ([], 3)
-        begun = [scene.publisher.begin("orders", 0, batch(body)) for body in (b"d", b"e")]
-        assert all([isinstance(await pending.wait(), Stored) for pending in begun])
-        assert (lane.put_away, lane.here) == ([2], 3)
-        small = scene.publisher.begin("orders", 0, batch(b"f"))
+        pending = scene.publisher.begin("orders", 0, batch(b"a"))
+        assert isinstance(pending.outcome, Stored)
+        assert isinstance(await scene.publish(b"b"), Stored)
+        assert (lane.put_away, lane.here) == ([], 2)
         large = scene.publisher.begin("orders", 0, batch(bytes(BYTES_MAX)))
-        assert lane.put_away == [2, 2], "at once: there is nothing to wait for"
-        await small.wait()
-        await large.wait()
-        assert (await bodies_in(scene))[IN_A_ROW:] == [b"a", b"b", b"c", b"d", b"e", b"f", bytes(BYTES_MAX)]
+        small = scene.publisher.begin("orders", 0, batch(b"c"))
+        assert isinstance(await large.wait(), Stored)
+        assert isinstance(await small.wait(), Stored)
+        assert (lane.put_away, lane.here) == ([1, 1], 2), "it does not overtake the one in the thread"
+        assert (await bodies_in(scene))[IN_A_ROW:] == [b"a", b"b", bytes(BYTES_MAX), b"c"]
 
     play_trusted(story)
 
@@ -123,15 +136,3 @@ def test_a_failure_leaves_the_outcome_unknown_as_in_the_thread() -> None:
         assert (lane.put_away, lane.here) == ([], 1)
 
     play_trusted(story)
-
-
-@pytest.mark.usefixtures("trusting")
-def test_a_batch_whose_turn_has_come_when_the_host_stops_is_stored() -> None:
-    begun: list[PendingPublish] = []
-
-    async def story(scene: Scene, lane: Watched) -> None:
-        begun.append(scene.publisher.begin("orders", 0, batch(b"last")))
-        assert (lane.put_away, lane.here) == ([], 0), "it waits for its turn"
-
-    play_trusted(story)
-    assert isinstance(begun[0].outcome, Stored)

@@ -37,6 +37,18 @@ def filled(data: Path, bodies: list[list[bytes]]) -> list[Append]:
     return group
 
 
+def length(group: list[Append]) -> int:
+    """Behind so many bytes of its file there are zeros, which were reserved."""
+    return sum(item.header.length for item in group)
+
+
+def write_behind(path: Path, group: list[Append], data: bytes) -> None:
+    """What was under way when the process died."""
+    raw, end = path.read_bytes(), length(group)
+    assert raw[end:] == bytes(len(raw) - end)
+    path.write_bytes(raw[:end] + data + raw[end + len(data) :])
+
+
 def cut_power(data: Path) -> None:
     """Lose what is in memory only: the noted ends."""
     (partition_folder(data).parent / "epochs").unlink()
@@ -64,7 +76,7 @@ def test_after_a_power_cut_the_whole_batches_before_any_cut_come_back(
         group = filled(folder, bodies)
         cut_power(folder)
         (path,) = log_files(folder)
-        size = data.draw(st.integers(0, path.stat().st_size))
+        size = data.draw(st.integers(0, length(group)))
         path.write_bytes(path.read_bytes()[:size])
         ends = accumulate(item.header.length for item in group)
         whole = [item.batch for item, end in zip(group, ends, strict=True) if end <= size]
@@ -84,7 +96,7 @@ def test_after_a_kill_acknowledged_batches_are_all_there_and_of_an_unfinished_wr
         written = b"".join(item.batch for item in late)
         size = data.draw(st.integers(0, len(written)))
         (path,) = log_files(folder)
-        path.write_bytes(path.read_bytes() + written[:size])
+        write_behind(path, group, written[:size])
         ends = accumulate(item.header.length for item in late)
         whole = [item.batch for item, end in zip(late, ends, strict=True) if end <= size]
         log = opened(folder, 2)
@@ -98,9 +110,9 @@ def test_after_a_kill_a_flipped_or_missing_byte_of_acknowledged_data_stops_the_p
     """Even in the very last batch: the noted end says that it was acknowledged."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        filled(folder, bodies)
+        group = filled(folder, bodies)
         (path,) = log_files(folder)
-        place = data.draw(st.integers(0, path.stat().st_size - 1))
+        place = data.draw(st.integers(0, length(group) - 1))
         if data.draw(st.booleans()):
             flip(path, place, data.draw(st.integers(1, 255)))
         else:
@@ -122,7 +134,7 @@ def test_after_a_power_cut_a_flipped_byte_before_the_last_batch_stops_the_partit
         group = filled(folder, bodies)
         cut_power(folder)
         (path,) = log_files(folder)
-        place = data.draw(st.integers(0, path.stat().st_size - group[-1].header.length - 1))
+        place = data.draw(st.integers(0, length(group[:-1]) - 1))
         flip(path, place, data.draw(st.integers(1, 255)))
         with pytest.raises(CorruptRecord):
             opened(folder, 2)
@@ -131,20 +143,30 @@ def test_after_a_power_cut_a_flipped_byte_before_the_last_batch_stops_the_partit
 def test_after_a_power_cut_a_damaged_last_batch_counts_as_torn(tmp_path: Path) -> None:
     group = filled(tmp_path, [[b"a"], [b"b"]])
     cut_power(tmp_path)
-    flip(log_files(tmp_path)[0], -1)
+    flip(log_files(tmp_path)[0], length(group) - 1)
     assert batches_of(opened(tmp_path, 2)) == [group[0].batch]
 
 
 def test_a_torn_tail_is_cut_and_logged_once_with_its_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    filled(tmp_path, [[b"a"]])
+    group = filled(tmp_path, [[b"a"]])
     (path,) = log_files(tmp_path)
-    size = path.stat().st_size
-    path.write_bytes(path.read_bytes() + batch(900).batch[:50])
+    torn = batch(900).batch[:50].rstrip(b"\0")
+    write_behind(path, group, torn)
     with caplog.at_level(logging.WARNING):
         opened(tmp_path, 2)
         opened(tmp_path, 3)
-    assert [record.getMessage().split(" of ")[0] for record in caplog.records] == ["cut 50 bytes"]
-    assert path.stat().st_size == size
+    assert [record.getMessage().split(" of ")[0] for record in caplog.records] == [f"cut {len(torn)} bytes"]
+    assert path.stat().st_size == length(group)
+
+
+def test_what_was_reserved_is_cut_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    group = filled(tmp_path, [[b"a"], [b"b"]])
+    (path,) = log_files(tmp_path)
+    assert path.stat().st_size > length(group)
+    with caplog.at_level(logging.WARNING):
+        assert batches_of(opened(tmp_path, 2)) == [item.batch for item in group]
+    assert path.stat().st_size == length(group)
+    assert not caplog.records
 
 
 def test_a_torn_first_batch_leaves_no_segment(tmp_path: Path) -> None:
@@ -161,7 +183,7 @@ def test_messages_that_look_like_batches_do_not_stop_recovery(tmp_path: Path) ->
     group = filled(tmp_path, [[b"a"]])
     (path,) = log_files(tmp_path)
     outer = batch(900, [batch(950, [b"inner"]).batch, b"x" * 1000])
-    path.write_bytes(path.read_bytes() + outer.batch[:-500])
+    write_behind(path, group, outer.batch[:-500])
     cut_power(tmp_path)
     assert batches_of(opened(tmp_path, 2)) == [item.batch for item in group]
 
@@ -174,7 +196,7 @@ def test_messages_that_look_like_batches_do_not_stop_recovery(tmp_path: Path) ->
 def test_whole_batches_that_do_not_belong_behind_the_last_one_are_cut(tmp_path: Path, stale: Append) -> None:
     group = filled(tmp_path, [[b"a"]])
     (path,) = log_files(tmp_path)
-    path.write_bytes(path.read_bytes() + stale.batch)
+    write_behind(path, group, stale.batch)
     assert batches_of(opened(tmp_path, 2)) == [item.batch for item in group]
 
 

@@ -3,7 +3,8 @@
     DATA/layout.json                              the version of all that follows
     DATA/queues/QUEUE~GENERATION/epochs           fencing, in shared memory (see `epochs`)
     DATA/queues/QUEUE~GENERATION/00042/lock       held while anything but the open segment's bytes changes
-                                       EPOCH-BASEID.log    a segment: record batches one after another, nothing else
+                                       EPOCH-BASEID.log    a segment: record batches one after another, nothing else;
+                                                          zeros behind them while it is open
                                        EPOCH-BASEID.index  written when the segment is closed (see `index`)
 
 Who does what: `folder` finds the places; `segment` names and opens files; `recovery` finds out what is there and seals

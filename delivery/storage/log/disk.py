@@ -65,6 +65,17 @@ class Disk:
         """Bring a file's data, and what is needed to find it, to the disk."""
         os.fdatasync(fd)
 
+    def reserve(self, fd: int, start: int, end: int) -> bool:
+        """Have the file reach to `end`, with zeros from its end on; False where the system does not.
+
+        Then a synced write there changes nothing but the bytes: the file system has nothing to write down about it.
+        """
+        try:
+            os.posix_fallocate(fd, start, end - start)
+        except (OSError, AttributeError):  # it is full, or knows no such thing; macOS has no such call
+            return False
+        return True
+
     def sync_folder(self, folder: Path) -> None:
         """Bring a folder's entries to the disk: without it a crash may lose a new file whose data was synced."""
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,11 +1,12 @@
 """Finding out what a partition's folder holds when a new owner takes it, and sealing it.
 
 Only the one segment that has no index yet is read; the closed ones state their ends and need a look at their sizes.
-What a crash leaves behind the last whole batch of the open segment is cut: it was never acknowledged. That is known
-for sure up to the end that the last owner noted in shared memory (see `epochs`): a batch below it that is not whole is
-damage to acknowledged data, and the partition stops. After a power cut the note may be old; then a bad batch with a
-whole one behind it counts as damage, too, and only the very last batch cannot be told from a torn tail. The price: if
-a disk brought a group's later batches but not its earlier ones through a power cut, a person has to look at it.
+What a crash leaves behind the last whole batch of the open segment is cut: zeros that were reserved for what was to
+come, and what was never acknowledged. That is known for sure up to the end that the last owner noted in shared memory
+(see `epochs`): a batch below it that is not whole is damage to acknowledged data, and the partition stops. After a
+power cut the note may be old; then a bad batch with a whole one behind it counts as damage, too, and only the very last
+batch cannot be told from a torn tail. The price: if a disk brought a group's later batches but not its earlier ones
+through a power cut, a person has to look at it.
 """
 
 from __future__ import annotations
@@ -101,10 +102,12 @@ def _seal(tail: Segment, producers: Producers, partition: int, epochs: Epochs, d
         producers.note(header)
         tail.extent = Extent(end + header.length, header.last_id, messages + header.shown)
     end, acknowledged = tail.extent.end, epochs.noted(partition, tail.base_id)
-    if end < acknowledged or (end < size and _batch_beyond(file, size, tail, partition)):
-        raise CorruptRecord(f"segment {tail.log_path.name} is damaged at {end} of {max(size, acknowledged)} bytes")
-    if end < size:
-        _log.warning("cut %d bytes of an unfinished write off %s of %s", size - end, tail.log_path.name, tail.folder)
+    torn = pread(file, size - end, end).rstrip(b"\0") if end < size else b""
+    if end < acknowledged or (torn and _batch_beyond(file, size, tail, partition)):
+        known = max(end + len(torn), acknowledged)
+        raise CorruptRecord(f"segment {tail.log_path.name} is damaged at {end} of {known} bytes")
+    if torn:
+        _log.warning("cut %d bytes of an unfinished write off %s of %s", len(torn), tail.log_path.name, tail.folder)
     if not end:
         tail.log_path.unlink()
         return False

@@ -16,7 +16,7 @@ from delivery.storage.homes import OwnRegister, Register, settle_in_log
 from delivery.storage.log.disk import Disk, locked, refusals
 from delivery.storage.log.epochs import NOBODY, Epochs
 from delivery.storage.log.folder import DataFolder
-from delivery.storage.log.group import commit
+from delivery.storage.log.group import commit, commit_alone
 from delivery.storage.log.partition import Partition, Tools
 from delivery.storage.log.segment import ClosedFiles, find_segments
 from delivery.storage.log.volatile import VolatilePartition
@@ -79,7 +79,9 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
             return None
         try:
             partition = self._partitions.get(item.key)
-            return None if partition is None or not partition.is_quick else commit([item], self._partitions)
+            if partition is None or partition.epoch != item.epoch or not partition.is_quick:
+                return None
+            return [commit_alone(item, partition)]
         finally:
             lock.release()
 
