@@ -18,6 +18,7 @@ from delivery.bench.asking import Poller, check_ids, connect_to, http_host, post
 from delivery.bench.checking import BenchFailed
 from delivery.bench.gauging import resident_mib
 from delivery.bench.report import Result, with_latencies
+from delivery.bench.schedule import Schedule
 from delivery.bench.stage import Setup, rated, wait_until
 from delivery.metastore.records import HostRecord
 
@@ -101,16 +102,15 @@ def _latencies(setup: Setup, host: HostRecord, path: str, poller: Poller) -> lis
 
 
 def _publish_paced(host: HostRecord, path: str, setup: Setup, count: int) -> None:
-    padding, interval = bytes(max(0, setup.size - 8)), 1e9 / setup.rate
+    padding = bytes(max(0, setup.size - 8))
     with ExitStack() as stack:
         lines = [stack.enter_context(closing(connect_to(host))) for _ in range(_PUBLISHING)]
-        begun = time.monotonic_ns() + 100_000_000
+        schedule = Schedule(setup.rate)
         for number in range(count):
-            due, line = begun + int(number * interval), lines[number % _PUBLISHING]
+            line = lines[number % _PUBLISHING]
             if number >= _PUBLISHING:
                 _take_answer(line)
-            if (early := due - time.monotonic_ns()) > 0:
-                time.sleep(early / 1e9)
+            due = schedule.wait(number)
             line.sendall(post(f"{path}/publish", write_publish([due.to_bytes(8, "little") + padding])))
         for line in lines[:count]:
             _take_answer(line)

@@ -20,6 +20,7 @@ from delivery.bench.children import Child
 from delivery.bench.peers.base import HEAD_BYTES, Peer
 from delivery.bench.peers.consumer import Outcome, Task
 from delivery.bench.report import percentile_ms
+from delivery.bench.schedule import Schedule
 
 CASES: Final = ("publish", "live", "drain", "latency", "fanout")
 TOGETHER: Final = (("publish", "drain"), ("live",), ("latency",), ("fanout",))
@@ -168,11 +169,9 @@ class Round:
 
     def _paced(self, messages: int) -> Iterator[bytes]:
         rest = secrets.token_bytes(max(0, self._load.size - HEAD_BYTES))
-        begun, interval = time.monotonic_ns() + 100_000_000, 1e9 / self._load.rate
+        schedule = Schedule(self._load.rate)
         for number in range(1, messages + 1):
-            due = begun + int(number * interval)
-            if (early := due - time.monotonic_ns()) > 0:
-                time.sleep(early / 1e9)
+            due = schedule.wait(number)
             yield number.to_bytes(8, "little") + due.to_bytes(8, "little") + rest
 
 

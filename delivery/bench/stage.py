@@ -19,6 +19,7 @@ from delivery.bench.children import Child
 from delivery.bench.consumer import Outcome, Task
 from delivery.bench.raw import Raw
 from delivery.bench.report import Result, result
+from delivery.bench.schedule import Schedule
 from delivery.bench.tallies import partitions_beside
 from delivery.client import Client, Queue
 from delivery.client.publisher import Publisher, Receipt
@@ -136,11 +137,9 @@ def put_paced(
     `in_turn` gives each partition the same share.
     """
     padding = bytes(max(0, setup.size - 8))
-    begun, interval = time.monotonic_ns() + 100_000_000, 1e9 / setup.rate
+    schedule = Schedule(setup.rate)
     for number in numbers:
-        due = begun + int(number * interval)
-        if (early := due - time.monotonic_ns()) > 0:
-            time.sleep(early / 1e9)
+        due = schedule.wait(number)
         partition = number % setup.partitions if in_turn else None
         yield publisher.put(due.to_bytes(8, "little") + padding, partition=partition)
 
