@@ -68,11 +68,14 @@ class Batch:
         self._data, self._end = data, at + header.length
         count, flags = header.count, header.flags
         self.topics, at = self._dictionary(at + HEADER_BYTES)
-        self._topic_index, at = self._index_column(at, flags & layout.TOPICS)
-        self.positions, at = self._column("I", 4, at, flags & layout.SPARSE)
-        presence, at = self._column("B", 1, at, flags & layout.NULL_KEYS)
-        key_lengths, at = self._column("I", 4, at, flags & layout.KEYS)
-        block_lengths, at = self._column("I", 4, at, flags & layout.HEADERS)
+        self._topic_index: Sequence[int] | None = None
+        self.positions = presence = key_lengths = block_lengths = None
+        if flags:  # a message that comes alone has none of these, and would notice the time
+            self._topic_index, at = self._index_column(at, flags & layout.TOPICS)
+            self.positions, at = self._column("I", 4, at, flags & layout.SPARSE)
+            presence, at = self._column("B", 1, at, flags & layout.NULL_KEYS)
+            key_lengths, at = self._column("I", 4, at, flags & layout.KEYS)
+            block_lengths, at = self._column("I", 4, at, flags & layout.HEADERS)
         body_lengths, at = self._column("I", 4, at, 1)
         assert body_lengths is not None
         self._body_lengths = body_lengths
@@ -83,7 +86,8 @@ class Batch:
         self._bodies_at = at
         if at + _total(body_lengths) != self._end:
             raise CorruptRecord("the columns of a batch do not add up to its length")
-        self._check_indexes(count)
+        if flags or header.span != count:
+            self._check_indexes(count)
 
     @property
     def body_length_max(self) -> int:

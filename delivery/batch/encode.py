@@ -92,9 +92,8 @@ def assemble_plain(
     topic: str, bodies: Sequence[bytes], partition: int, producer_id: int = 0, producer_sequence: int = 0
 ) -> bytes:
     """The batch of messages under one topic without keys and headers. Raises MessageTooLarge above 12 MiB."""
-    sections = [(BODIES, numbers("I", map(len, bodies)))]
-    header, payload = join([topic], len(bodies), partition, sections, bodies)
-    header = msgspec.structs.replace(header, producer_id=producer_id, producer_sequence=producer_sequence)
+    payload = b"".join((_dictionary([topic]), numbers("I", map(len, bodies)), *bodies))
+    header = _header(BODIES, [topic], len(bodies), partition, payload, (producer_id, producer_sequence))
     return header.pack() + payload
 
 
@@ -106,16 +105,25 @@ def join(
     `topics` is the dictionary; `sections` come in the order of the layout, the lengths of the bodies under BODIES at
     their end; `blobs` are the keys, the header blocks and the bodies. Raises MessageTooLarge above 12 MiB.
     """
-    dictionary = b"".join(bytes((len(name),)) + name.encode("ascii") for name in topics)
-    payload = b"".join((dictionary, *(section for _, section in sections), *blobs))
+    payload = b"".join((_dictionary(topics), *(section for _, section in sections), *blobs))
+    flags = reduce(or_, (flag for flag, _ in sections))
+    return _header(flags, topics, count, partition, payload), payload
+
+
+def _dictionary(topics: Sequence[str]) -> bytes:
+    return b"".join([bytes((len(name),)) + name.encode("ascii") for name in topics])
+
+
+def _header(
+    flags: int, topics: Sequence[str], count: int, partition: int, payload: bytes, producer: tuple[int, int] = (0, 0)
+) -> Header:  # fmt: skip
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
         raise MessageTooLarge(f"a batch of {length} bytes is over the limit of {BATCH_BYTES_MAX}")
-    flags = reduce(or_, (flag for flag, _ in sections))
     if len(topics) == 1 and topics[0].startswith(ASIDE):
         flags |= layout.OWN
     crc = google_crc32c.value(payload)
-    return Header(flags, len(topics), length, count, 0, 0, 0, 0, partition, count, crc), payload
+    return Header(flags, len(topics), length, count, 0, 0, *producer, partition, count, crc)
 
 
 def numbers(kind: str, values: Iterable[int]) -> bytes:

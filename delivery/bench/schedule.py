@@ -31,6 +31,6 @@ class Schedule:
 
 
 def _wake_on_time() -> None:
-    """Linux may let a thread sleep 50 µs longer than it asked for, which would count as latency of what it sends then."""
+    """Linux may let a thread sleep 50 µs longer than it asked for, which would count as latency of what it sends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
