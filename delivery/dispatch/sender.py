@@ -193,13 +193,13 @@ class MessageSender:
             return
         sent = window.admit(piece.last_id, piece.messages, len(piece.data))
         self._outlet.sent(sent)
-        self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
         try:
             more = None if self._first is None else self._more_of_first()
             target.push(self._stream, sent.run, sent.told, piece.data, partial(self._answered, sent), more)
         except HootError as error:
             window.withdraw(sent)
             self._refused(error)
+        self._counters.pushed(self._stream.queue, self._stream.subscription, piece.messages, len(piece.data))
 
     @guarded
     def _answered(self, sent: Sent, answer: Answer | HootError) -> None:

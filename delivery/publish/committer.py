@@ -116,11 +116,11 @@ class Committer:
 
     def _settle(self, answers: Answers, seconds: float) -> None:
         group, self._underway = self._underway, []
-        self._metrics.committed(len(group), seconds)
-        self._haste.noted([entry.append for entry in group], seconds)
-        if not any(answers):
+        if self._entries and not any(answers):
             self._commit()  # first, so that the lane works on while the outcomes are told
         self._tell(group, answers)
+        self._metrics.committed(len(group), seconds)
+        self._haste.noted([entry.append for entry in group], seconds)
         self._commit()
 
     def _tell(self, group: Group, answers: Answers) -> None:
