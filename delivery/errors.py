@@ -320,7 +320,7 @@ class MessagesGone(HootError):
 
 
 class WrongStore(HootError):
-    """The queue is in a store of another kind than the host's; nothing of it is served, and nothing stored."""
+    """The queue is in another store than the host's, or in another data folder; nothing of it is served or stored."""
 
     code = "wrong_store"
 

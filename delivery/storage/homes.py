@@ -1,8 +1,8 @@
 """Which store a queue's messages are in: kept with the queue's record, for good, before anything is stored.
 
 A queue is made without hosts, so that nobody knows then. The first that takes one of its partitions settles it by the
-store that it was set up with. A host with another store holds nothing of the queue: it does not serve it, and puts
-nothing into its own, as if the queue had been empty.
+store that it was set up with. A host with another store, or with the log of another data folder, holds nothing of the
+queue: it does not serve it, and puts nothing into its own, as if the queue had been empty.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from delivery.errors import WrongStore
 from delivery.storage.base import PartitionKey
 
-LOG: Final = "log"
-"""The home of queues in the embedded log."""
+_LOG: Final = "log:"
 _HBASE: Final = "hbase:"
 
 
@@ -42,6 +41,11 @@ class OwnRegister:
         return self._homes.setdefault((name, generation), home)
 
 
+def in_log(folder: str) -> str:
+    """The home of queues in the log of a data folder, by the word in that folder's layout."""
+    return _LOG + folder
+
+
 def in_hbase(word: str) -> str:
     """The home of a queue whose table has this word in it."""
     return _HBASE + word
@@ -52,12 +56,19 @@ def word_of(home: str) -> str | None:
     return home.removeprefix(_HBASE) if home.startswith(_HBASE) else None
 
 
-def settle_in_log(register: Register, key: PartitionKey) -> None:
-    """Say that a queue is in the log, before anything of it is there. Raises WrongStore, and what a Register does."""
-    if register.settle_home(key.queue, key.generation, LOG) != LOG:
+def settle_in_log(register: Register, key: PartitionKey, home: str) -> None:
+    """Say that a queue is in this log, before anything of it is there. Raises WrongStore, and what a Register does."""
+    settled = register.settle_home(key.queue, key.generation, home)
+    if settled.startswith(_HBASE):
         raise WrongStore(
             f"queue {key.queue!r} is in HBase, and this host keeps messages in the log of its data folder: stop it, and"
             " serve the queue with `hoot serve --store hbase`"
+        )
+    if settled != home:
+        raise WrongStore(
+            f"queue {key.queue!r} is in another data folder than this host's: the one whose layout.json has the id"
+            f" {settled.removeprefix(_LOG)}. Hosts on a log share one folder: name it with `hoot serve --data`; hosts"
+            " on several machines keep messages in HBase, with `--store hbase`"
         )
 
 

@@ -38,7 +38,7 @@ def open_files() -> int:
 # -- the folder -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ['{"kind":"hoot-log","version":2}', '{"kind":"other","version":1}', "", "[]"])
+@pytest.mark.parametrize("content", ['{"kind":"hoot-log","version":1}', '{"kind":"x","version":2,"id":"x"}', "", "[]"])
 def test_a_folder_of_another_layout_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "layout.json").write_text(content)
     with pytest.raises(LayoutMismatch):
@@ -49,7 +49,9 @@ def test_a_folder_of_another_layout_is_refused_and_left_alone(tmp_path: Path, co
 
 def test_a_new_folder_states_its_layout(tmp_path: Path) -> None:
     SegmentedLog(tmp_path / "a" / "b")
-    assert json.loads((tmp_path / "a" / "b" / "layout.json").read_text()) == {"kind": "hoot-log", "version": 1}
+    found = json.loads((tmp_path / "a" / "b" / "layout.json").read_text())
+    assert found == {"kind": "hoot-log", "version": 2, "id": found["id"]}
+    assert len(found["id"]) == 16
 
 
 def test_hosts_that_start_at_once_in_a_new_folder_all_find_it_good(tmp_path: Path) -> None:

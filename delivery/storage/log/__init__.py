@@ -1,6 +1,6 @@
 """The embedded message store: a folder per partition with append-only segments, shared by the hosts of one machine.
 
-    DATA/layout.json                              the version of all that follows
+    DATA/layout.json                              the version of all that follows, and the folder's id
     DATA/queues/QUEUE~GENERATION/epochs           fencing, in shared memory (see `epochs`)
     DATA/queues/QUEUE~GENERATION/00042/lock       held while anything but the open segment's bytes changes
                                        EPOCH-BASEID.log    a segment: record batches one after another, nothing else;

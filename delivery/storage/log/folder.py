@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import Final
@@ -14,17 +15,17 @@ from delivery.model import check_name
 from delivery.storage.base import PartitionKey
 from delivery.storage.log.disk import Disk, locked, refusals
 
-LAYOUT_VERSION: Final = 1
+KIND: Final = "hoot-log"
+VERSION: Final = 2
 
 
 class Layout(msgspec.Struct, frozen=True):
     """The content of `layout.json`."""
 
-    kind: str
-    version: int
-
-
-LAYOUT: Final = Layout("hoot-log", LAYOUT_VERSION)
+    kind: str = KIND
+    version: int = VERSION
+    id: str = ""
+    """A random word that tells this folder from others."""
 
 
 class DataFolder:
@@ -40,7 +41,7 @@ class DataFolder:
         self._disk = disk
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._check_layout()
+            self.id = self._layout().id
             (path / "queues").mkdir(exist_ok=True)
         except OSError as error:
             raise DataFolderError(f"data folder {path}: {error.strerror or error}") from error
@@ -87,27 +88,31 @@ class DataFolder:
                 shutil.rmtree(queue_folder)
                 self._disk.sync_folder(queue_folder.parent)
 
-    def _check_layout(self) -> None:
+    def _layout(self) -> Layout:
         place = self.path / "layout.json"
         if not place.exists():
             # Hosts may start at once, and all of them would write the same draft.
             with locked(self.path / "layout.lock"):
                 if not place.exists():
-                    self._disk.write_file(place, msgspec.json.encode(LAYOUT))
-        check_layout(self.path)
+                    self._disk.write_file(place, msgspec.json.encode(Layout(id=secrets.token_hex(8))))
+        return _read_layout(self.path)
 
 
 def check_layout(path: Path) -> None:
     """Raises LayoutMismatch for a data folder of another layout version; one without any is fine."""
+    if (path / "layout.json").exists():
+        _read_layout(path)
+
+
+def _read_layout(path: Path) -> Layout:
     place = path / "layout.json"
-    if not place.exists():
-        return
     try:
         found = msgspec.json.decode(place.read_bytes(), type=Layout)
     except msgspec.MsgspecError as error:
         raise LayoutMismatch(f"{place} does not parse: {error}") from error
-    if found != LAYOUT:
+    if (found.kind, found.version) != (KIND, VERSION) or not found.id:
         raise LayoutMismatch(
             f"data folder {path} has layout {found.kind} {found.version}; this version of Hoot reads"
-            f" {LAYOUT.kind} {LAYOUT.version}: start the version that wrote it, or name another folder"
+            f" {KIND} {VERSION}: start the version that wrote it, or name another folder"
         )
+    return found

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from delivery.errors import Fenced, HootError, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.base import Append, PartitionKey, PartitionState
-from delivery.storage.homes import OwnRegister, Register, settle_in_log
+from delivery.storage.homes import OwnRegister, Register, in_log, settle_in_log
 from delivery.storage.log.disk import Disk, locked, refusals
 from delivery.storage.log.epochs import NOBODY, Epochs
 from delivery.storage.log.folder import DataFolder
@@ -131,7 +131,7 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
         folder = self._data.partition(key)
         with refusals(f"open {key}"):
             if not folder.parent.exists():
-                settle_in_log(self._register, key)
+                settle_in_log(self._register, key, in_log(self._data.id))
             folder.parent.mkdir(exist_ok=True)
             epochs = self._epochs_of(folder.parent)
             stored = settings.durability != "memory" or (folder.exists() and any(find_segments(folder)))
