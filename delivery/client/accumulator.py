@@ -7,10 +7,11 @@ partition cannot send, it stays open and grows instead, so that batches become l
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -77,6 +78,20 @@ class Grant:
         self.kept = 0
         self.batch.rows.bodies = list(self.bodies)
         self.kept = len(self.batch.rows.bodies)
+
+
+class Room(NamedTuple):
+    """What guards an accumulator, held for moments only."""
+
+    lock: threading.Lock
+    freed: threading.Condition
+    """Of that lock; notified when a batch leaves the accumulator for good. To enter it takes longer than the lock."""
+
+    @classmethod
+    def new(cls) -> Room:
+        """One of its own."""
+        lock = threading.Lock()
+        return cls(lock, threading.Condition(lock))
 
 
 class Accumulator:

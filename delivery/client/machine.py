@@ -9,13 +9,12 @@ put in the meantime leaves together as the next batch. So many threads share bat
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from random import Random
 
 import msgspec
 
-from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits
+from delivery.client.accumulator import ROW_BYTES, Accumulator, Limits, Room
 from delivery.client.hosts import Owners
 from delivery.client.inflight import WINDOW_MAX
 from delivery.client.outgoing import Outgoing
@@ -51,7 +50,10 @@ class Target(msgspec.Struct, frozen=True):
 class Machine:
     """Accumulator and sender, and the lock between them."""
 
-    def __init__(self, target: Target, limits: Limits, in_flight: int, timeout: float) -> None:
+    def __init__(
+        self, target: Target, limits: Limits, in_flight: int, timeout: float, *, granting: bool = False
+    ) -> None:  # fmt: skip
+        """`granting` says whether there is anybody who takes the accumulator's grants."""
         if not 1 <= in_flight <= WINDOW_MAX:
             raise InvalidRequest(f"in_flight must be 1 to {WINDOW_MAX}, not {in_flight}")
         self._timeout = checked_timeout(timeout)
@@ -59,10 +61,11 @@ class Machine:
         self._limits = limits.check()
         queue = target.queue
         router = Router(queue.name, queue.settings.partitions, target.random())
-        self._accumulator = Accumulator(router, limits, target.outgoing.body_bytes_max + ROW_BYTES)
-        self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._sender = target.sender(queue, target.owners, self._accumulator, self._room, in_flight)
+        row_bytes_max = target.outgoing.body_bytes_max + ROW_BYTES if granting else 0
+        self._accumulator = Accumulator(router, limits, row_bytes_max)
+        room = Room.new()
+        self._lock, self._room = room
+        self._sender = target.sender(queue, target.owners, self._accumulator, room, in_flight)
         self._sender.settled = target.outgoing.settled
         self._closed = False
         self._forks = _forks

@@ -36,7 +36,7 @@ class Publisher(Machine):
         self, target: Target, limits: Limits, *, in_flight: int = 8, timeout: float = 30.0, hop: bool = False
     ) -> None:
         """`hop` leaves all sending to the publisher's thread, for callers that must not wait for a socket."""
-        super().__init__(target, limits, in_flight, timeout)
+        super().__init__(target, limits, in_flight, timeout, granting=True)
         self._body_bytes_max = target.outgoing.body_bytes_max
         grants = self._accumulator.grants
         carries = target.outgoing.carry is not None  # then the way without headers is never taken
@@ -142,7 +142,7 @@ class Publisher(Machine):
             log.warning("closing a publisher after %s: %s", kind.__name__, failure.message)
 
     def _place(self, row: Row, size: int, partition: int | None) -> Receipt:
-        with self._room:
+        with self._lock:
             before = self._admitted(size)
             batch, index = self._accumulator.place(row, size, partition, monotonic(), self._timeout)
             closed = self._accumulator.closings > before
@@ -153,7 +153,7 @@ class Publisher(Machine):
         """The receipts of the first rows, which are taken out: up to where a batch is closed, or there is no room."""
         found, new = list[Receipt](), False
         accumulator = self._accumulator
-        with self._room:
+        with self._lock:
             before, now = self._admitted(rows[0][1]), monotonic()
             while True:
                 batch, index = accumulator.place(*rows.popleft(), now, self._timeout)
@@ -167,7 +167,7 @@ class Publisher(Machine):
 
     def _place_plain(self, plain: Plain, at: int) -> Iterator[Receipt]:
         """The receipts of those from `at` on that one batch takes."""
-        with self._room:
+        with self._lock:
             before = self._admitted(plain.size(at, at + 1))
             batch, places = self._accumulator.place_plain(plain, at, monotonic(), self._timeout)
             closed = self._accumulator.closings > before

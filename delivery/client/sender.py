@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, Final
 
 from delivery import logs
-from delivery.client.accumulator import Accumulator
+from delivery.client.accumulator import Accumulator, Room
 from delivery.client.hosts import Owners
 from delivery.client.inflight import Entry, Settled
 from delivery.client.links import ANSWER_SECONDS, SILENT_SECONDS, Link, Stream
@@ -41,13 +41,11 @@ and fast, batches become larger by it and all come sooner; where answers take lo
 class Sender:
     """Streams and links of one publisher. Not thread-safe, but for `wait` and `wake`; close it when done."""
 
-    def __init__(
-        self, queue: QueueRecord, owners: Owners, accumulator: Accumulator, room: threading.Condition, window: int
-    ) -> None:
-        """`room` guards the accumulator, is held for moments only, and is notified when a batch leaves it for good."""
+    def __init__(self, queue: QueueRecord, owners: Owners, accumulator: Accumulator, room: Room, window: int) -> None:
+        """`room` is that of the accumulator."""
         self._queue, self._generation = queue.name, queue.generation
         self._owners, self._window = owners, window
-        self._accumulator, self._lock = accumulator, room
+        self._accumulator, self._lock, self._room = accumulator, room.lock, room.freed
         self._streams: dict[int, Stream] = {}
         self._active: dict[int, Stream] = {}
         """Those that hold a batch."""
@@ -308,7 +306,7 @@ class Sender:
             self.settled(len(batch.rows), monotonic() - batch.begun, error)
         with self._lock:
             self._accumulator.settled(batch)
-            self._lock.notify_all()
+            self._room.notify_all()
 
     def _note(self, stream: Stream) -> None:
         """Keep the books of who holds what."""

@@ -61,12 +61,14 @@ async def receive_into(socket: trio.socket.SocketType, space: Callable[[], memor
     while True:
         await trio.lowlevel.wait_readable(_open(socket))
         try:
-            return os.readv(socket.fileno(), [space()])
+            return os.readv(socket.fileno(), [space()])  # another task may have closed it in this very turn
         except BlockingIOError:
             continue
 
 
-def _open(socket: trio.socket.SocketType) -> trio.socket.SocketType:
-    if socket.fileno() < 0:
+def _open(socket: trio.socket.SocketType) -> int:
+    """The number of its file, to wait on."""
+    number = socket.fileno()
+    if number < 0:
         raise trio.ClosedResourceError("this end was closed already")
-    return socket
+    return number

@@ -91,7 +91,8 @@ class ServedConnection:
         self._pipeline: Pipeline[Reply] = Pipeline(limits.pipeline_max, limits.pipeline_bytes_max, shares)
         self._replier = trio.lowlevel.ParkingLot()
         self._frame_began: float | None = None
-        self._received_at = trio.current_time()
+        self._received, self._received_at = False, trio.current_time()
+        """Whether something came since the last look, and when the look was that found it so."""
         self._reading, self._whole = trio.CancelScope(), trio.CancelScope()
         self._read_all = False
 
@@ -101,6 +102,8 @@ class ServedConnection:
 
     def look(self, now: float) -> None:
         """To be called from time to time: give memory back, or end a connection that keeps others waiting."""
+        if self._received:
+            self._received, self._received_at = False, now
         if now < self._deadline():
             return
         if self._frame_began is not None:
@@ -223,7 +226,7 @@ class ServedConnection:
         count = await receive_into(self._socket, self._space)
         self._buffer.received(count)
         self._counters.bytes_in += count
-        self._received_at = trio.current_time()
+        self._received = True
         return count > 0
 
     def _space(self) -> memoryview:

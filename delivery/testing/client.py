@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from delivery.api.reading import Reading
-from delivery.client.accumulator import Accumulator, Limits
+from delivery.client.accumulator import Accumulator, Limits, Room
 from delivery.client.calls import CALL_SECONDS, Calls
 from delivery.client.client import Client
 from delivery.client.hosts import Owners
@@ -55,8 +55,8 @@ class LocalCalls(Calls):
 class LocalSender(Sender):
     """Stores batches at once, in the loop."""
 
-    def __init__(self, publish: Callable[[int, bytes], Any], accumulator: Accumulator, room: Any) -> None:
-        self._publish, self._accumulator, self._lock = publish, accumulator, room
+    def __init__(self, publish: Callable[[int, bytes], Any], accumulator: Accumulator, room: Room) -> None:
+        self._publish, self._accumulator, self._lock, self._room = publish, accumulator, room.lock, room.freed
         self.failure: HootError | None = None
         self.settled = None
         self.asleep_until = self.held_until = 0.0
@@ -136,7 +136,7 @@ class LocalQueue(Queue):
         return super().combined_scanner(partitions, **_not_following(options))
 
     def _target(self) -> Target:
-        def sender(_queue: str, _owners: Owners, accumulator: Accumulator, room: Any, _window: int) -> LocalSender:
+        def sender(_queue: str, _owners: Owners, accumulator: Accumulator, room: Room, _window: int) -> LocalSender:
             return LocalSender(self._publish, accumulator, room)
 
         return msgspec.structs.replace(super()._target(), sender=sender, random=lambda: Random(0))

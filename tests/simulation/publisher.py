@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import select
-import threading
 from collections import deque
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from delivery.client.accumulator import Accumulator, Limits
+from delivery.client.accumulator import Accumulator, Limits, Room
 from delivery.client.hosts import Owners
 from delivery.client.receipts import Batch, Receipt
 from delivery.client.routing import Router
@@ -56,7 +55,7 @@ class SimulatedPublisher(Machine):
     def start(self) -> None:
         """Be ready to publish, until crashed."""
         self._accumulator = Accumulator(Router(QUEUE, self._partitions, self.kernel.random), LIMITS, BODY_BYTES_MAX)
-        self._sender = Sender(self._queue, self._owners, self._accumulator, threading.Condition(), WINDOW)
+        self._sender = Sender(self._queue, self._owners, self._accumulator, Room.new(), WINDOW)
         self.on_crash.append(self._sender.close)
 
     @property
