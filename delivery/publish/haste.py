@@ -21,8 +21,8 @@ SOON_SECONDS: Final = 0.0005
 """Most disks without a cache that outlasts a power failure take longer for a flush."""
 IN_A_ROW: Final = 32
 """So many groups must have been stored so soon."""
-MANY, MANY_SECONDS = 16, 0.003
-"""So many batches within so many seconds are many."""
+MANY, MANY_SECONDS = 16, 0.0015
+"""So many batches within so many seconds are many: no single program that awaits each sends as fast."""
 
 
 class Haste:
