@@ -2,7 +2,7 @@
 
 One hop to the lane and one flush per group, over all partitions. While a group is in the lane the next one gathers, so
 a slow disk makes larger groups by itself. A batch that comes alone is stored without that hop where the store is quick
-(see `haste`).
+(see `haste`): one in a turn of the loop, so that what came with it gathers in the lane, and nothing waits for many.
 """
 
 from __future__ import annotations
@@ -49,12 +49,20 @@ class Committer:
         """What the lane has."""
         self._idle = trio.lowlevel.ParkingLot()
         self._open = False
+        self._over = False
         self._haste = Haste()
+        self._first = True
+        """Whether nothing was stored here in this turn of the loop."""
+        self._resting: trio.lowlevel.Task | None = None
+        """`run`, until it is to see that another turn has come."""
 
     def add(self, entry: Entry) -> None:
-        """Store this batch with the next group."""
+        """Store this batch with the next group; at the end of `run` it is refused."""
+        if self._over:
+            self._outcomes.refused(entry, ServiceStopping(_STOPPING))
+            return
         self._entries.append(entry)
-        self._commit(here=self._haste.may(entry.append, time.monotonic()))
+        self._commit(here=self._first and self._haste.may(entry.append))
 
     async def drained(self) -> None:
         """Return when everything added so far has been settled."""
@@ -71,14 +79,25 @@ class Committer:
         self._commit()
         task_status.started()
         try:
-            await trio.sleep_forever()
+            while True:
+                await self._rest()
+                self._first = True
         finally:
-            self._open = False
+            self._open, self._over = False, True
             while self._entries:
                 self._outcomes.refused(self._entries.popleft(), ServiceStopping(_STOPPING))
             self._lane.close()
             with trio.CancelScope(shield=True):
                 await self.drained()
+
+    async def _rest(self) -> None:
+        self._resting = trio.lowlevel.current_task()
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._resting = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
 
     def _commit(self, *, here: bool = False) -> None:
         """Store the next group, unless one is under way: in the lane, or `here` if it may be."""
@@ -96,9 +115,14 @@ class Committer:
     def _stored_here(self, item: Append) -> bool:
         begun = time.monotonic()
         answers = self._lane.at_once(item)
-        if answers is not None:
-            self._settle(answers, time.monotonic() - begun)
-        return answers is not None
+        if answers is None:
+            return False
+        self._settle(answers, time.monotonic() - begun)
+        self._first = False
+        if self._resting is not None:
+            resting, self._resting = self._resting, None
+            trio.lowlevel.reschedule(resting)
+        return True
 
     def _take(self) -> Group:
         """The next group, without the batches of partitions that were lost: those were never stored."""

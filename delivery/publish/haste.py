@@ -1,15 +1,13 @@
 """Whether a batch may be stored on the trio thread itself, where that is sooner done than handing it over and back.
 
 The way to the committing thread and back takes some 70 µs, as long as a good disk takes for a flush. So a small batch
-is stored at once where few come, no more than one program sends that awaits each, and where the store has always
-answered sooner than anybody would notice: everything else that the host does stands still meanwhile. After each time
-that it was slow it has to earn that again, with groups that the thread stores. Where many come, the next ones gather
-while the thread stores a group, and have one flush and one push.
+is stored at once where the store has always answered sooner than anybody would notice: everything else that the host
+does stands still meanwhile. After each time that it was slow it has to earn that again, with groups that the thread
+stores.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,27 +19,21 @@ SOON_SECONDS: Final = 0.0005
 """Most disks without a cache that outlasts a power failure take longer for a flush."""
 IN_A_ROW: Final = 32
 """So many groups must have been stored so soon."""
-MANY, MANY_SECONDS = 16, 0.0015
-"""So many batches within so many seconds are many: no single program that awaits each sends as fast."""
 
 
 class Haste:
     """Plain decisions, for one thread."""
 
-    __slots__ = ("_came", "_flushed", "_written")
+    __slots__ = ("_flushed", "_written")
 
     def __init__(self) -> None:
-        self._came = deque([-MANY_SECONDS] * MANY, MANY)
-        """When the last batches did."""
         self._flushed = self._written = 0
         """Groups since the last slow one that were flushed to the disk, and all."""
 
-    def may(self, item: Append, now: float) -> bool:
-        """Whether this batch, which comes now, may be stored at once."""
-        many = now - self._came[0] < MANY_SECONDS
-        self._came.append(now)
+    def may(self, item: Append) -> bool:
+        """Whether this batch may be stored at once."""
         soon = self._flushed if item.durability == "fsync" else self._written
-        return not many and soon >= IN_A_ROW and len(item.batch) <= BYTES_MAX
+        return soon >= IN_A_ROW and len(item.batch) <= BYTES_MAX
 
     def noted(self, group: Sequence[Append], seconds: float) -> None:
         """How long a group took, wherever it was stored."""

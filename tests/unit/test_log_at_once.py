@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from delivery.errors import Fenced, StorageUnavailable
 from delivery.model import QueueSettings
 from delivery.storage.log import SegmentedLog
-from tests.stores import KEY, OTHER, FaultyDisk, batch, bodies_of, sized, store_all
+from delivery.storage.log.disk import locked
+from delivery.storage.log.epochs import Epochs
+from tests.stores import KEY, OTHER, FaultyDisk, batch, bodies_of, partition_folder, sized, store_all
 
 SEGMENT = 10_000
 
@@ -99,3 +102,24 @@ def test_a_failed_flush_is_final_and_the_next_batch_is_left_to_append(log: Segme
     assert log.append_at_once(batch(2)) is None
     assert isinstance(log.append([batch(2)])[0], StorageUnavailable)
     assert bodies_of(log) == [b"first"]
+
+
+def test_a_newer_owner_that_comes_in_the_middle_is_not_waited_for(
+    log: SegmentedLog, disk: FaultyDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the partition's lock for as long as it looks at what is there, or is stopped."""
+    write = disk.write
+    with contextlib.ExitStack() as held:
+
+        def overtaken(fd: int, parts: Sequence[bytes], offset: int, *, synced: bool = False) -> None:
+            write(fd, parts, offset, synced=synced)
+            held.callback(SegmentedLog(tmp_path).open, KEY, 3, QueueSettings())
+            Epochs(partition_folder(tmp_path).parent / "epochs").raise_to(KEY.partition, 2)
+            held.enter_context(locked(partition_folder(tmp_path) / "lock"))
+
+        monkeypatch.setattr(disk, "write", overtaken)
+        answers = log.append_at_once(batch(2))
+        assert answers is not None
+        assert isinstance(answers[0], Fenced)
+        assert log.append_at_once(batch(3)) is None
+        log.release(KEY)

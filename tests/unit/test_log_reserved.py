@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,24 @@ def test_a_full_segment_gives_back_what_was_reserved(tmp_path: Path) -> None:
         store_all(log, [sized(base, 600)])
     sizes = [path.stat().st_size for path in log_files(tmp_path)]
     assert (sizes[0], sizes[1] > RESERVED_BYTES_MIN) == (sum(sized(1, 600).header.length for _ in range(2)), True)
+
+
+def test_what_a_full_disk_reserved_in_part_is_given_back_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SegmentedLog(tmp_path, segment_bytes=1000)
+    log.open(KEY, 1, KEEP)
+
+    def part(fd: int, start: int, length: int) -> None:
+        os.truncate(fd, start + length // 2)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", part)
+    store_all(log, [sized(1, 1000)])
+    assert log_files(tmp_path)[0].stat().st_size > log.bounds(KEY).bytes
+    stored = log.bounds(KEY).bytes
+    store_all(log, [batch(2)])
+    assert log_files(tmp_path)[0].stat().st_size == stored
 
 
 def test_where_nothing_can_be_reserved_batches_are_stored_all_the_same(

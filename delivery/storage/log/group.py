@@ -52,7 +52,9 @@ class Share:
             if confirmed is not None:
                 self._stored = confirmed
                 if confirmed < len(self._batches):
-                    self._error = _late(self._partition)
+                    self._error = Fenced(
+                        f"{self._partition.key} has a newer owner, which does not count what came late"
+                    )
 
     def answer(self, place: int) -> HootError | None:
         """What became of the batch at this place in the share: None when it is stored."""
@@ -92,16 +94,16 @@ def commit(
 
 
 def commit_alone(item: Append, partition: Partition | VolatilePartition) -> HootError | None:
-    """`commit` of one batch of the partition's own epoch, in fewer steps: who waits for it waits for nothing else."""
+    """`commit` of one batch of the partition's own epoch, in fewer steps: who waits for it waits for nothing else.
+
+    Fenced, too, where it may have been in time: to know that takes waiting for the newer owner.
+    """
     durable = item.durability == "fsync"
     try:
         partition.write((item,), synced=durable)
         if durable:
             partition.sync()
-        return None if partition.confirm() else _late(partition)
+        partition.confirm(asking=False)
     except HootError as error:
         return error
-
-
-def _late(partition: Partition | VolatilePartition) -> HootError:
-    return Fenced(f"{partition.key} has a newer owner, which does not count what came late")
+    return None

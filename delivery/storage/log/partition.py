@@ -92,12 +92,12 @@ class Partition:
         """Bring what was written to the disk. Raises StorageUnavailable."""
         self._writer.sync()
 
-    def confirm(self) -> int:
+    def confirm(self, *, asking: bool = True) -> int:
         """Publish what was written if the epoch stands; how many of the batches are stored for good.
 
-        Raises StorageUnavailable when a newer owner has not yet settled which are.
+        Raises StorageUnavailable when a newer owner has not yet settled which are, and without `asking` it Fenced.
         """
-        return self._writer.confirm()
+        return self._writer.confirm(asking=asking)
 
     def read(self, after: int, bytes_max: int, refuses: Refuses | None = None) -> Chunk | None:
         """See `MessageStore.read`."""

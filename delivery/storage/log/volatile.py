@@ -53,7 +53,7 @@ class VolatilePartition:
     def sync(self) -> None:
         """There is no disk to wait for."""
 
-    def confirm(self) -> int:
+    def confirm(self, *, asking: bool = True) -> int:  # noqa: ARG002
         """Publish what was taken; how many of the batches count."""
         self._check_standing()
         self.held.add(self._pending, self._bytes_max)

@@ -105,15 +105,19 @@ class Writer:
                 file = LogFile(segment.log_path)
                 self._disk.sync(file.fd)
 
-    def confirm(self) -> int:
+    def confirm(self, *, asking: bool = True) -> int:
         """Publish what was written if the epoch stands: how many of the batches are stored for good.
 
         When a newer epoch came in between, its owner's seal tells which were in time; the writer is fenced after that.
+        Without `asking`, for that owner may still be at it, Fenced is raised: nobody knows then.
         """
         batches = self._pending
         if self._epochs.current(self.key.partition) == self.epoch:
             self._publish(batches)
             return len(batches)
+        if not asking:
+            self.broken = self._fenced()
+            raise self.broken
         with _breaking(self, "read the seal"):
             stored = self._count_sealed(batches)
         self._publish(batches[:stored])
@@ -129,7 +133,7 @@ class Writer:
             if self._synced_end < segment.extent.end:
                 self._disk.sync(segment.file.fd)
             with self.standing():
-                if self._reserved > segment.extent.end:
+                if os.fstat(segment.file.fd).st_size > segment.extent.end:
                     os.ftruncate(segment.file.fd, segment.extent.end)
                 content = encode(segment.index, self.producers.snapshot(), segment.extent)
                 self._disk.write_file(segment.index_path, content)
