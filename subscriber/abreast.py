@@ -144,9 +144,8 @@ class Abreast:
             self._go_on()
 
     def due(self) -> float:
-        """When the next call is late; infinite for never."""
-        with self._lock:
-            return min((call.due for call in self._running.values()), default=math.inf)
+        """When the next call is late; infinite for never. Asked by the loop, for which a listener may hold the lock."""
+        return min((call.due for call in tuple(self._running.values())), default=math.inf)
 
     def fail_late(self) -> None:
         """What is late by now has failed. On any thread that may call the application."""

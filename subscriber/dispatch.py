@@ -99,13 +99,16 @@ class Dispatcher:
         self._token = trio.lowlevel.current_trio_token()
         self._tasks.add(trio.lowlevel.current_task())
         try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                async for errand in self._receive:
-                    await errand.run()
-                    self._is_away = False
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                try:
+                    task_status.started()
+                    async for errand in self._receive:
+                        await errand.run()
+                        self._is_away = False
+                finally:
+                    self._nursery = None  # before it is left: it takes no task when it is
         finally:
-            self._nursery = None
             self.stop()
             self._refuse_errands()
 

@@ -68,7 +68,9 @@ class DirectPublisher(Machine):
             with self._lock:
                 if self._fits(size):
                     now = monotonic()
-                    return Receipt(*self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer))
+                    batch, index = self._accumulator.place(row, size, partition, now, max(0.0, end - now), pointer)
+                    self._placed(index, now)
+                    return Receipt(batch, index)
             self._wait_for_room(size, end)
 
     def _take_plain(self, plain: Plain, at: int, end: float) -> Iterator[Receipt]:
@@ -78,7 +80,9 @@ class DirectPublisher(Machine):
             with self._lock:
                 if self._fits(size):
                     now = monotonic()
-                    return receipts(*self._accumulator.place_plain(plain, at, now, max(0.0, end - now)))
+                    batch, places = self._accumulator.place_plain(plain, at, now, max(0.0, end - now))
+                    self._placed(places.start, now)
+                    return receipts(batch, places)
             self._wait_for_room(size, end)
 
     def _fits(self, size: int) -> bool:
@@ -91,14 +95,16 @@ class DirectPublisher(Machine):
 
     def _drive(self, finished: Callable[[], bool], end: float) -> bool:
         """Wait until `finished`, leading where nobody else does; False when the time is up."""
-        while not finished() and monotonic() < end:
+        while not finished():
+            if monotonic() >= end:
+                return False
             if not self._turns.take(finished, end):
                 continue
             try:
                 self._lead(finished, end)
             finally:
                 self._turns.pass_on()
-        return finished()
+        return True
 
     def _lead(self, finished: Callable[[], bool], end: float) -> None:
         while not self._closed:
@@ -106,7 +112,15 @@ class DirectPublisher(Machine):
             if finished() or monotonic() >= end:
                 return
             self._turns.tell()
-            self._sender.wait(end - monotonic())
+            now, held_until = monotonic(), self._sender.held_until
+            self._sender.wait((min(end, held_until) if held_until > now else end) - now)
+
+    def _placed(self, index: int, now: float) -> None:
+        """See that whoever leads learns of a new batch: it may wait for a host that is silent. While batches are held
+        nobody has to tell: it looks when that is over.
+        """
+        if index == 0 and self._sender.held_until <= now < self._sender.asleep_until:
+            self._sender.wake()
 
 
 def _all_done(receipts: Sequence[Receipt]) -> Callable[[], bool]:

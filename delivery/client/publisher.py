@@ -44,6 +44,8 @@ class Publisher(Machine):
         self._hop = hop
         self._turn = threading.Lock()
         """Held by whoever moves the sender on."""
+        self._stepping: int | None = None
+        """The thread that does, of which the callbacks of receipts are called."""
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -198,7 +200,7 @@ class Publisher(Machine):
             self._sender.wake()
 
     def _wait_for_room(self, seconds: float) -> None:
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._stepping:
             raise Throttled("the buffer is full, and a receipt's callback cannot wait for room")
         self._accumulator.hurry(monotonic())
         self._sender.wake()
@@ -218,6 +220,13 @@ class Publisher(Machine):
                 return  # the thread naps at most; it sleeps without an end only while there is nothing to do
         if self._sender.asleep_until:
             self._sender.wake()
+
+    def _step(self) -> None:
+        self._stepping = threading.get_ident()
+        try:
+            super()._step()
+        finally:
+            self._stepping = None
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="hoot-publisher", daemon=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -249,15 +250,23 @@ class CombinedPartitionScanner(Scanner):
             part.close()
 
     def _look(self, wait: float) -> None:
-        """Ask the dry partitions; the first one for `wait` seconds, another one each time."""
-        asked, self._dry = self._dry, []
-        for place in [*asked[1:], *asked[:1]] if wait else asked:
-            message = self._parts[place].poll(0.0 if self._heads else wait)
-            wait = 0.0
-            if message is None:
-                self._dry.append(place)
-            else:
-                heapq.heappush(self._heads, (message.number, place, message))
+        """Ask the dry partitions; the first one for `wait` seconds, another one each time.
+
+        Raises what one of them does: that one, and those behind it, are asked first the next time.
+        """
+        asked, dry = deque(self._dry), list[int]()
+        if wait:
+            asked.rotate(-1)
+        try:
+            while asked:
+                message = self._parts[asked[0]].poll(0.0 if self._heads else wait)
+                place, wait = asked.popleft(), 0.0
+                if message is None:
+                    dry.append(place)
+                else:
+                    heapq.heappush(self._heads, (message.number, place, message))
+        finally:
+            self._dry = [*asked, *dry]
         self._look_at = time.monotonic() + FOLLOW_SECONDS_EACH
 
 

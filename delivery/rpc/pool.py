@@ -118,6 +118,6 @@ class Pool:
             keep = connection is not None and connection.usable and not self._closed
             if connection is not None and keep:
                 self._idle.setdefault(key, []).append((connection, monotonic()))
-            self._changed.notify()
+            self._changed.notify_all()  # the one who is woken might wait for another address
         if connection is not None and not keep:
             connection.close()

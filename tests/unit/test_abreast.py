@@ -4,7 +4,10 @@ clock, and strands whose jobs run in any order.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, cast
 from unittest import mock
@@ -178,3 +181,25 @@ def _count(batches: list[bytes]) -> int:
 
 def _last(batches: list[bytes]) -> int:
     return max(header.last_id for one in batches for _, header in headers_in(one))
+
+
+def test_the_loop_may_ask_what_is_due_while_a_listener_is_called_with_the_whole_of_a_push() -> None:
+    """Such a listener may itself wait for the loop."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    whole = mock.Mock(is_whole=True, turn=(1, 0), handle=handle)
+    under_test = Abreast(PartitionInbox(), lambda _, job: job())
+    caller = threading.Thread(target=under_test.take, args=(whole,))
+    caller.start()
+    assert begun.wait(20)
+    asking = ThreadPoolExecutor(1)
+    try:
+        assert asking.submit(under_test.due).result(10) == math.inf
+    finally:
+        go_on.set()
+        caller.join(20)
+        asking.shutdown()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 import trio
 
-from delivery.errors import NotOwner, Throttled
+from delivery.errors import Closed, NotOwner, Throttled
 from delivery.rpc.blocking import BlockingConnection
 from delivery.rpc.pool import Pool
 from delivery.rpc.server import ServerLimits
@@ -30,6 +31,31 @@ def test_a_pool_uses_a_connection_again_and_drops_one_that_its_host_closed() -> 
             await until(lambda: server.counters.connections == 0)
 
     trio.run(story)
+
+
+def test_who_waits_for_a_host_gets_its_connection_although_others_wait_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("delivery.rpc.pool.BlockingConnection", mock.Mock())
+    pool, got = Pool(connections_max=1, call_deadline=20.0), threading.Event()
+
+    def wait_for(host: str) -> None:
+        with contextlib.suppress(Throttled, Closed), pool.connection(host, 1):
+            if host == "B":
+                got.set()
+
+    with contextlib.ExitStack() as lent:
+        lent.enter_context(pool.connection("A", 1))
+        with pool.connection("B", 1):
+            waiting = [threading.Thread(target=wait_for, args=(host,)) for host in "AAAB"]
+            for number, thread in enumerate(waiting, 1):
+                thread.start()
+                while len(pool._changed._waiters) < number:  # type: ignore[attr-defined]  # in this order
+                    threading.Event().wait(0.001)
+        assert got.wait(10), "it is free, and its waiter is not told"
+        pool.close()
+    for thread in waiting:
+        thread.join(20)
 
 
 def test_a_pool_keeps_a_connection_after_an_error_that_was_an_answer() -> None:

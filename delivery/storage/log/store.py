@@ -103,7 +103,7 @@ class SegmentedLog(OpenedPartitions[Partition | VolatilePartition]):
 
     def delete(self, queue: str, generation: str) -> None:
         """See `MessageStore.delete`. Owners of its partitions elsewhere are fenced first."""
-        for key in [key for key in self._partitions if (key.queue, key.generation) == (queue, generation)]:
+        for key in [key for key in list(self._partitions) if (key.queue, key.generation) == (queue, generation)]:
             self.release(key)
         folder = self._data.queue(queue, generation)
         if folder.exists():
