@@ -137,7 +137,9 @@ def test_what_a_host_spends_and_holds_is_told(tmp_path: Path, engine: LocalEngin
     with connect(engine.address) as client:
         for case in (live, drain, fanout):
             found = case(a_setup(client, engine, tmp_path, subscriptions=2))
-            assert 0 < (found.host_seconds_per_million or 0) < 100
+            spent = found.host_seconds_per_million
+            assert spent is not None
+            assert 0 <= spent < 100, "what is less than a tick of the kernel's, for so few messages, counts for nothing"
             assert 20 < (found.host_mib or 0) < 500
         found = live(msgspec.structs.replace(a_setup(client, engine, tmp_path), host_pid=None))
     assert (found.host_seconds_per_million, found.host_mib) == (None, None)
