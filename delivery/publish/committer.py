@@ -51,10 +51,8 @@ class Committer:
         self._open = False
         self._over = False
         self._haste = Haste()
-        self._first = True
-        """Whether nothing was stored here in this turn of the loop."""
-        self._resting: trio.lowlevel.Task | None = None
-        """`run`, until it is to see that another turn has come."""
+        self._turn = trio.lowlevel.ParkingLot()
+        """Where `run` waits, unless something was stored here in this turn of the loop."""
 
     def add(self, entry: Entry) -> None:
         """Store this batch with the next group; at the end of `run` it is refused."""
@@ -62,7 +60,7 @@ class Committer:
             self._outcomes.refused(entry, ServiceStopping(_STOPPING))
             return
         self._entries.append(entry)
-        self._commit(here=self._first and self._haste.may(entry.append))
+        self._commit(here=bool(self._turn) and self._haste.may(entry.append))
 
     async def drained(self) -> None:
         """Return when everything added so far has been settled."""
@@ -80,8 +78,7 @@ class Committer:
         task_status.started()
         try:
             while True:
-                await self._rest()
-                self._first = True
+                await self._turn.park()
         finally:
             self._open, self._over = False, True
             while self._entries:
@@ -89,15 +86,6 @@ class Committer:
             self._lane.close()
             with trio.CancelScope(shield=True):
                 await self.drained()
-
-    async def _rest(self) -> None:
-        self._resting = trio.lowlevel.current_task()
-
-        def leave(_: object) -> trio.lowlevel.Abort:
-            self._resting = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(leave)
 
     def _commit(self, *, here: bool = False) -> None:
         """Store the next group, unless one is under way: in the lane, or `here` if it may be."""
@@ -118,10 +106,7 @@ class Committer:
         if answers is None:
             return False
         self._settle(answers, time.monotonic() - begun)
-        self._first = False
-        if self._resting is not None:
-            resting, self._resting = self._resting, None
-            trio.lowlevel.reschedule(resting)
+        self._turn.unpark_all()
         return True
 
     def _take(self) -> Group:

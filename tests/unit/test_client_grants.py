@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-
 import pytest
 
 from delivery.client.accumulator import Grant, Limits
 from delivery.client.publisher import Publisher, Receipt
 from tests.scripted_host import ScriptedHost, target
+from tests.threads import interrupting
 
 SECONDS = 20.0
 
@@ -20,27 +18,18 @@ def publisher(host: ScriptedHost, limits: Limits) -> Publisher:
 
 def test_threads_that_put_at_once_get_the_ids_of_their_own_messages() -> None:
     threads, each = 6, 3000
-    every = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # so that they interrupt one another in the midst of a put
-    try:
-        with ScriptedHost() as host, publisher(host, Limits(linger=0.001, batch_messages=500)) as under_test:
-            found: dict[bytes, Receipt] = {}
+    with ScriptedHost() as host, publisher(host, Limits(linger=0.001, batch_messages=500)) as under_test:
+        found: dict[bytes, Receipt] = {}
 
-            def story(name: bytes) -> None:
-                for number in range(each):
-                    body = b"%s/%d" % (name, number)
-                    found[body] = under_test.put(body)
+        def story(name: int) -> None:
+            for number in range(each):
+                body = b"%d/%d" % (name, number)
+                found[body] = under_test.put(body)
 
-            workers = [threading.Thread(target=story, args=(b"%d" % name,)) for name in range(threads)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join(SECONDS * 3)
-            under_test.flush()
-            assert len(host.bodies) == threads * each
-            assert all(host.bodies[int(receipt.id) - 1] == body for body, receipt in found.items())
-    finally:
-        sys.setswitchinterval(every)
+        interrupting(story, range(threads), SECONDS * 3)
+        under_test.flush()
+        assert len(host.bodies) == threads * each
+        assert all(host.bodies[int(receipt.id) - 1] == body for body, receipt in found.items())
 
 
 def test_a_put_that_is_interrupted_in_the_midst_does_not_hold_up_the_others() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +16,7 @@ from delivery.client.publisher import Publisher
 from delivery.client.receipts import PublishedMessage
 from delivery.errors import DeadlineExceeded, HootError, InvalidRequest, MessageTooLarge
 from tests.scripted_host import ScriptedHost, target
+from tests.threads import interrupting
 
 SECONDS = 20.0
 
@@ -104,29 +103,20 @@ def test_a_queue_s_own_put_many_waits_for_all() -> None:
 
 
 def test_threads_that_put_lists_at_once_get_the_ids_of_their_own_messages() -> None:
-    every = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # so that they interrupt one another in the midst of a put
-    try:
-        with ScriptedHost() as host, publisher(host, Limits(linger=0.001, batch_messages=50)) as under_test:
-            found: dict[bytes, int] = {}
+    with ScriptedHost() as host, publisher(host, Limits(linger=0.001, batch_messages=50)) as under_test:
+        found: dict[bytes, int] = {}
 
-            def story(name: int) -> None:
-                for number in range(100):
-                    bodies = [b"%d/%d/%d" % (name, number, each) for each in range(17)]
-                    receipts = under_test.put_many(bodies)
-                    single = b"%d/%d" % (name, number)
-                    found[single] = int(under_test.put(single).id)
-                    found.update(zip(bodies, (int(receipt.id) for receipt in receipts), strict=True))
+        def story(name: int) -> None:
+            for number in range(100):
+                bodies = [b"%d/%d/%d" % (name, number, each) for each in range(17)]
+                receipts = under_test.put_many(bodies)
+                single = b"%d/%d" % (name, number)
+                found[single] = int(under_test.put(single).id)
+                found.update(zip(bodies, (int(receipt.id) for receipt in receipts), strict=True))
 
-            workers = [threading.Thread(target=story, args=(name,)) for name in range(4)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join(SECONDS * 3)
-            assert len(host.bodies) == len(found) == 4 * 100 * 18
-            assert all(host.bodies[number - 1] == body for body, number in found.items())
-    finally:
-        sys.setswitchinterval(every)
+        interrupting(story, range(4), SECONDS * 3)
+        assert len(host.bodies) == len(found) == 4 * 100 * 18
+        assert all(host.bodies[number - 1] == body for body, number in found.items())
 
 
 def test_tasks_that_wait_for_one_batch_each_get_their_own_id() -> None:

@@ -102,8 +102,9 @@ def _seal(tail: Segment, producers: Producers, partition: int, epochs: Epochs, d
         producers.note(header)
         tail.extent = Extent(end + header.length, header.last_id, messages + header.shown)
     end, acknowledged = tail.extent.end, epochs.noted(partition, tail.base_id)
-    torn = pread(file, size - end, end).rstrip(b"\0") if end < size else b""
-    if end < acknowledged or (torn and _batch_beyond(file, size, tail, partition)):
+    rest = pread(file, size - end, end) if end < size else b""
+    torn = rest.rstrip(b"\0")
+    if end < acknowledged or (torn and _batch_beyond(rest, tail, partition)):
         known = max(end + len(torn), acknowledged)
         raise CorruptRecord(f"segment {tail.log_path.name} is damaged at {end} of {known} bytes")
     if torn:
@@ -136,9 +137,8 @@ def _whole_batches(file: LogFile, size: int, tail: Segment, partition: int) -> I
         at, last_id = at + header.length, header.last_id
 
 
-def _batch_beyond(file: LogFile, size: int, tail: Segment, partition: int) -> bool:
-    """Whether a whole batch lies behind the place where the whole ones end, so that what is between is damage."""
-    rest = pread(file, size - tail.extent.end, tail.extent.end)
+def _batch_beyond(rest: bytes, tail: Segment, partition: int) -> bool:
+    """Whether a whole batch lies in what is behind the whole ones, so that what is between is damage."""
     broken = _header(rest, 0)
     # Inside a payload whatever looks like a batch is a message's own; only a damaged header leaves no other way.
     at = broken.length if broken is not None else 1
