@@ -302,7 +302,7 @@ service RegionHost {
   /* Also while a listener is attached: a running delivery follows at once. */
   void updateSubscription(1: string queue, 2: string name, 3: SubscriptionChanges changes) throws (1: HootError error)
   /* Nothing more is delivered for so long, or with 0 until it is resumed; a second pause replaces the first. What is out
-     is still to be answered. */
+     is still to be answered. Answered when all hosts that deliver hold to it, or after three seconds. */
   void pauseSubscription(1: string queue, 2: string name, 3: i64 forMs) throws (1: HootError error)
   /* Fine when it is not paused. */
   void resumeSubscription(1: string queue, 2: string name) throws (1: HootError error)

@@ -171,12 +171,16 @@ class Unacknowledged:
     # -- for who calls listeners
 
     def deliver(self, message: Message) -> ManualMessage:
-        """The message as a listener gets it, which has to be acknowledged from now on."""
+        """The message as a listener gets it, which has to be acknowledged from now on; after the end it cannot be."""
         with self.lock:
             taken = self.open.get(message.number)
             if taken is None:
-                taken = self.open[message.number] = Taken(self, message.number, message.key)
-                self._fresh.append(taken)
+                taken = Taken(self, message.number, message.key)
+                if self._over:
+                    taken.state = State.TAKEN_BACK
+                else:
+                    self.open[message.number] = taken
+                    self._fresh.append(taken)
         return ManualMessage(
             message.number, message.body, message.topic, message.key, message.partition, message.queue,
             message.header_block, taken,

@@ -184,7 +184,7 @@ def _answered(seen: Observation, told: Answer) -> Observation:
     """With what the subscriber told."""
     if isinstance(told, HootError):
         return msgspec.structs.replace(seen, unreachable_ms=seen.out_since_ms, unreachable=told.message)
-    if seen.out_since_ms and any(one.held for one in told):
+    if seen.out_since_ms and not seen.paused_ms and any(one.held for one in told):
         return msgspec.structs.replace(seen, paused_ms=seen.out_since_ms, paused_by="its subscriber")
     own = [one for one in told if one.partition == seen.partition]  # without one, another partition's holds it up
     longest = max(own or told, key=lambda one: (not one.moving, one.seconds), default=None)

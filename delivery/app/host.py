@@ -130,7 +130,7 @@ class Host:
                 self._publisher, self.ownership, self._queues, self._transactions.writers,
                 messages_max=self._config.poll_messages_max,
             ),
-            Forwarder(self._record.host, lambda: self._sharing.hosts.others), Bodies(self._config.publish_bytes_max),
+            Forwarder(self._record.host, self._sharing.hosts.other_at), Bodies(self._config.publish_bytes_max),
             self._config.waiting_polls_max,
         )  # fmt: skip
         exposing = Exposing(self._deliveries, self.metrics.registry)
@@ -153,6 +153,11 @@ class Host:
             ("connections", "Thrift connections open now", lambda: counters.connections),
             ("http_connections", "HTTP connections open now", lambda: len(self._http)),
             ("waiting_polls", "Polls over HTTP that wait for a message", lambda: len(self._topics.waits)),
+            (
+                "hosts",
+                "Region hosts that live as far as this one knows, itself included",
+                lambda: len(self._sharing.hosts.all),
+            ),
             ("owned_partitions", "Partitions that this host owns", lambda: len(self.ownership)),
             ("tail_cache_bytes", "Bytes of the newest batches in memory", lambda: tail.bytes),
             ("publish_pending_bytes", "Bytes received and not stored yet", lambda: self._publisher.pending_bytes),

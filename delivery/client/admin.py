@@ -12,6 +12,7 @@ from delivery import wall
 from delivery.client.calls import Calls, partition_info
 from delivery.client.copying import Side
 from delivery.client.explaining import Explained, Explaining
+from delivery.client.health import Health
 from delivery.client.hosts import Owners
 from delivery.client.looking import Looking, SubscriptionInfo, check_passing
 from delivery.client.looks import Looks
@@ -19,6 +20,7 @@ from delivery.client.pausing import Pausing
 from delivery.client.positions import Move, Positions
 from delivery.client.replays import Replays
 from delivery.client.snapshots import Snapshots
+from delivery.dispatch.observation import Observation
 from delivery.dispatch.verdict import Limits
 from delivery.errors import (
     HootError,
@@ -90,7 +92,7 @@ class Admin:
         """What copying works with."""
         self._positions = Positions(catalog, calls)
         self.snapshots = Snapshots(catalog, self._positions)
-        self.pausing = Pausing(catalog)
+        self.pausing = Pausing(catalog, self._observed)
         self.replays = Replays(catalog, calls, self._positions)
         self._explaining = Explaining(catalog, calls)
 
@@ -127,7 +129,7 @@ class Admin:
         """
         record = self._catalog.queue(name)
         numbers = range(record.settings.partitions)
-        looks = Looks(self._calls, self._owners)
+        looks = self._looks()
         partitions = tuple(self._stored(looks, name, number) for number in numbers)
         if record.settings.archive is not None:
             found = [self._catalog.archived(name, number) for number in numbers]
@@ -239,7 +241,14 @@ class Admin:
         return self._positions.record(queue, name)
 
     def _look(self) -> Looking:
-        return Looking(self._catalog, self._owners, Looks(self._calls, self._owners))
+        return Looking(self._catalog, self._owners, self._looks())
+
+    def _observed(self, record: SubscriptionRecord) -> Iterable[Observation]:
+        attached = self._catalog.members(record.queue, record.name)
+        return Health(self._catalog, self._looks()).observations(record, attached).values()
+
+    def _looks(self) -> Looks:
+        return Looks(self._calls, self._owners)
 
     def _stored(self, looks: Looks, queue: str, partition: int) -> StoredPartition:
         try:

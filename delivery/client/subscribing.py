@@ -175,8 +175,9 @@ class SubscriptionsFace(ABC):
         """Deliver nothing more to a subscription, attached or not: until that time, for so long, or until `resume`.
 
         It counts for every host, now and later, and replaces an earlier pause. What is out then is still handled and
-        acknowledged. Gives the preferences as they are then. Raises InvalidRequest for an end that is not in the
-        future, UnknownQueue, UnknownSubscription.
+        acknowledged. Returns when the hosts that deliver hold to it, and after three seconds at the latest: a host that
+        could not be asked will, as soon as it hears of it. Gives the preferences as they are then. Raises
+        InvalidRequest for an end that is not in the future, UnknownQueue, UnknownSubscription.
         """
         return self._open().pausing.pause(queue, name, until, seconds)
 

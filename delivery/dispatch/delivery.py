@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
-from delivery import logs
+from delivery import logs, wall
 from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.committed import Transactions
@@ -186,7 +186,7 @@ class Delivery:
         self._regulate()
 
     def _regulate(self) -> None:
-        self.gate.pause(seconds_paused(self.attached.subscription.pause, time.time_ns() // 1_000_000))
+        self.gate.pause(seconds_paused(self.attached.subscription.pause, wall.ms()))
         self._share_limits()
 
     def _share_limits(self) -> None:

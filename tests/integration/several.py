@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from urllib.request import urlopen
 
 from delivery import PublishedMessage, connect
 from delivery.local import HostProcess
@@ -16,7 +17,7 @@ from delivery.metastore.records import HostRecord
 from delivery.rpc.blocking import BlockingConnection
 from subscriber import Event, Message, Subscriber
 from tests.integration.background import Background
-from tests.integration.embedded import NEVER
+from tests.integration.embedded import NEVER, eventually
 from tests.integration.engine import SESSION_SECONDS
 
 _EVERY_SECONDS = 0.005
@@ -65,10 +66,18 @@ def several(zookeeper: str, catalog: Catalog, folder: Path, count: int, *options
     try:
         for _ in range(count):
             found.start()
+        eventually(lambda: all(_known_to(host) == count for host in found.hosts), "each host knows of all")
         yield found
     finally:
         for process in found.processes:
             process.kill()
+
+
+def _known_to(host: HostRecord) -> int:
+    """How many hosts that one knows."""
+    with urlopen(f"http://{host.address}:{host.http_port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return round(next(float(line.split()[1]) for line in lines if line.startswith("hoot_hosts ")))
 
 
 class Watcher:

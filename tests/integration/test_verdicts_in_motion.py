@@ -76,10 +76,10 @@ def test_what_nothing_is_known_to_hold_up_is_stalled_and_goes_on_elsewhere(
         with monkeypatch.context() as planted:
             planted.setattr(MessageScanner, "_follow", lambda *_: None)
             subscriber = Subscriber("billing", zookeeper=config.zookeeper)
-            subscriber.subscribe("orders", listener=lambda _: arrived.set())
-            running.enter_context(subscriber)
+            subscriber.subscribe("orders", start="earliest", listener=lambda _: arrived.set())
             queue.put(b"read when it begins", timeout=30)
-            eventually(lambda: client.subscription_info("orders", "billing").lag is not None, "it is served")
+            running.enter_context(subscriber)
+            eventually(arrived.is_set, "it is served")
             stored = queue.put(b"never told of")
             found = judged(client, "orders", "billing", "stalled")
             assert found.verdict.level == "critical"

@@ -121,6 +121,16 @@ def test_at_the_end_what_waits_is_given_up_and_later_acknowledgements_do_nothing
     assert not desk.messages[3].ack()
 
 
+def test_what_a_listener_gets_after_the_end_cannot_be_acknowledged_even_while_it_runs() -> None:
+    desk = Desk()
+    desk.unacknowledged.end()
+    late = desk.unacknowledged.deliver(message(1))
+    assert not late.ack()
+    assert not late.nack()
+    assert not late.extend(5)
+    assert desk.unacknowledged.oldest() == 0
+
+
 def test_a_message_is_what_it_was() -> None:
     one = Unacknowledged().deliver(message(7))
     assert (one.number, one.body, one.queue, one.id) == (7, b"body", "flights", message(7).id)

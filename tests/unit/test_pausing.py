@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import msgspec
 import pytest
 import trio
 
+from delivery.client.pausing import Observe, Pausing
 from delivery.dispatch.gate import Gate
+from delivery.dispatch.observation import Observation, Stage
 from delivery.dispatch.plan import steps
 from delivery.dispatch.target import STATUS_OK
 from delivery.dispatch.worker import Begin, SubscriptionWorker
-from delivery.errors import InvalidRequest
+from delivery.errors import InvalidRequest, MetadataUnavailable
+from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import Pause, check_pause, seconds_paused
 from delivery.metastore.managers.records import ParkedKey, check_preferences
 from delivery.metastore.policy import RetryPolicy
+from delivery.metastore.records import SubscriptionRecord
 from delivery.model import Message
 from tests.dispatch import (
     SMALL,
@@ -78,6 +84,62 @@ def test_a_delivery_that_is_paused_or_resumed_is_neither_stopped_nor_started() -
     moved = msgspec.structs.replace(paused, listeners=attached("mail", port=2).listeners)
     todo = steps({("orders", "mail"): before}, {"orders": {"mail": moved}})
     assert (todo.stop, todo.start, todo.change) == ((("orders", "mail"),), (moved,), ())
+
+
+class OneSubscription:
+    """What of a catalog a pause takes."""
+
+    def __init__(self) -> None:
+        self.record = attached("mail").subscription
+
+    def change_subscription(
+        self, queue: str, name: str, change: Callable[[SubscriptionRecord], SubscriptionRecord]
+    ) -> SubscriptionRecord:
+        self.record = change(self.record)
+        return self.record
+
+    def pausing(self, observe: Observe) -> Pausing:
+        return Pausing(cast("Catalog", self), observe)
+
+
+def told(record: SubscriptionRecord, *stages: Stage, heard: bool) -> list[Observation]:
+    since = record.pause.since_ms if record.pause and heard else 0
+    return [Observation(partition=at, now_ms=1, stage=stage, paused_ms=since) for at, stage in enumerate(stages)]
+
+
+def test_a_pause_is_given_back_when_all_hosts_that_deliver_hold_to_it() -> None:
+    catalog, answers = OneSubscription(), [(False, False), (True, False), (False, True), (True, True), (False, False)]
+
+    def observe(record: SubscriptionRecord) -> list[Observation]:
+        first, second = answers.pop(0)
+        served = told(record, "delivering", heard=first) + told(record, "starting", heard=second)
+        return served + told(record, "no_owner", "no_listener", "pulled", "host_unreachable", heard=False)
+
+    found = catalog.pausing(observe).pause("orders", "mail", None, None)
+    assert found.pause is not None
+    assert found == catalog.record
+    assert answers == [(False, False)]
+
+
+@pytest.mark.parametrize("seconds", [None, 0.02])
+def test_a_host_that_hears_of_no_pause_is_not_waited_for_for_long(
+    monkeypatch: pytest.MonkeyPatch, seconds: float | None
+) -> None:
+    if seconds is None:
+        monkeypatch.setattr("delivery.client.pausing.HEARD_SECONDS", 0.02)
+    catalog = OneSubscription()
+    pausing = catalog.pausing(lambda record: told(record, "delivering", heard=False))
+    found = pausing.pause("orders", "mail", None, seconds)
+    assert found.pause is not None
+
+
+def test_a_pause_counts_when_nobody_can_tell_who_holds_to_it() -> None:
+    def observe(_: SubscriptionRecord) -> list[Observation]:
+        raise MetadataUnavailable("ZooKeeper is gone")
+
+    catalog = OneSubscription()
+    catalog.pausing(observe).pause("orders", "mail", None, 60)
+    assert catalog.record.pause is not None
 
 
 class Story:

@@ -203,6 +203,17 @@ def test_a_failure_to_read_the_hosts_is_that_of_all_who_wait_for_it(monkeypatch:
     together(Company(other("h", 22)), story)
 
 
+def test_a_host_that_somebody_names_before_its_coming_is_heard_of_is_found_and_nobody_else() -> None:
+    async def story(company: Company) -> None:
+        new = company.cluster.live["new"] = other("new", 33)
+        await trio.sleep(0.1)
+        assert await company.hosts.other_at(new.host_port) == new
+        assert await company.hosts.other_at("10.0.0.2:1") is None
+        assert await company.hosts.other_at(other("h", 22).host_port) == other("h", 22)
+
+    together(Company(other("h", 22)), story)
+
+
 def test_a_host_is_gone_when_its_session_ends_or_its_port_is_closed_and_each_is_told_once() -> None:
     async def story() -> None:
         cluster = ScriptedCluster()

@@ -7,7 +7,7 @@ gets one from another and does not own the topic says so.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
 import h11
@@ -32,9 +32,9 @@ _PASSED_ON: Final = ("content-type", "retry-after")
 class Forwarder:
     """Hands requests on."""
 
-    def __init__(self, me: str, hosts: Callable[[], Sequence[HostRecord]]) -> None:
-        """`me` is this host's id; `hosts` gives those that live now."""
-        self._me, self._hosts = me, hosts
+    def __init__(self, me: str, find: Callable[[str], Awaitable[HostRecord | None]]) -> None:
+        """`me` is this host's id; `find` gives the other host that lives at a host:port."""
+        self._me, self._find = me, find
 
     async def forward_waiting(self, request: Request, body: bytes, refusal: NotOwner, seconds: float) -> Response:
         """The answer to a poll that may wait so long; an empty one when the client has left, as this host then does."""
@@ -58,8 +58,10 @@ class Forwarder:
         Raises `refusal` where there is no such host, or the request was handed on already; HostUnreachable and
         DeadlineExceeded: nobody knows what became of a publish.
         """
-        owner = next((host for host in self._hosts() if host.host_port == refusal.address), None)
-        if owner is None or owner.http_port is None or MARK in request.headers:
+        if MARK in request.headers:
+            raise refusal
+        owner = None if refusal.address is None else await self._find(refusal.address)
+        if owner is None or owner.http_port is None:
             raise refusal
         exchange = _Exchange(owner, silence)
         try:

@@ -16,6 +16,8 @@ from delivery.metastore.records import HostRecord
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 1.0
+_UNKNOWN_SECONDS: Final = 0.05
+"""How often the records are read at most because somebody named a host that is not among them."""
 
 
 class Watching(Protocol):
@@ -93,6 +95,14 @@ class HostTable:
             self._dead.add(key)
             self._gone(record)
 
+    async def other_at(self, address: str) -> HostRecord | None:
+        """The live host at that host:port, if it is another one. Who is not known may have come a moment ago."""
+        found = self._other_at(address)
+        if found is None:
+            await self.recent(_UNKNOWN_SECONDS)
+            found = self._other_at(address)
+        return found
+
     async def recent(self, seconds: float) -> None:
         """Return when what is known is at most so old. A failure is no obstacle: what was known before stays.
 
@@ -125,6 +135,9 @@ class HostTable:
                 log.warning("the hosts cannot be read: %s", error)
                 await trio.sleep(_PAUSE_SECONDS)
                 bell.ring()
+
+    def _other_at(self, address: str) -> HostRecord | None:
+        return next((host for host in self.others if host.host_port == address), None)
 
     async def _read(self) -> None:
         found, corrupt = await trio.to_thread.run_sync(self._catalog.readable_hosts)
