@@ -46,6 +46,7 @@ def idle(setup: Setup) -> Result:
     assert setup.host_pid is not None, "the engine is the bench's own"
     with ExitStack() as stack:
         queues = stack.enter_context(_queues(setup, setup.subscriptions))
+        wait_until(lambda: not workers(setup.client), "the subscriptions of earlier cases are served no more")
         without = resident_mib(setup.host_pid)
         sleepers = stack.enter_context(_attached(setup, queues, setup.subscriptions))
         time.sleep(_SETTLE_SECONDS)
