@@ -25,11 +25,11 @@ HBASE_ARGS ?=
 # compile all of Hoot anew, which is half of what a short command costs; an empty value allows them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv check format test nightly simulate test-chaos chaos hbase hbase-stop test-hbase demo bench build clean
+.PHONY: help venv check format test test-slower nightly simulate test-chaos chaos hbase hbase-stop test-hbase demo bench build clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
-		printf '  make %-10s %s\n' "$$name" "$$text"; done
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 venv: $(STAMP) ## make .venv with everything in it (once; again when pyproject.toml changes)
 
@@ -68,6 +68,10 @@ format: $(STAMP) ## apply the formatter and the linter's safe fixes
 # How many workers there are and what is not to be divided between them stands in tests/workers.py.
 test: $(STAMP) ## every test but the nightly ones, several files at a time (TEST_ARGS="-k window", WORKERS=0)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --no-loadscope-reorder $(TEST_ARGS)
+
+# Every Python of the run begins with tests/slower/sitecustomize.py.
+test-slower: $(STAMP) ## the same in a world where watches, flushes and threads come late, each by another time (12 minutes)
+	PYTHONPATH="$(CURDIR)/tests/slower$${PYTHONPATH:+:$$PYTHONPATH}" $(MAKE) test TEST_ARGS="--timeout 300 $(TEST_ARGS)"
 
 nightly: $(STAMP) ## the long runs: many seeds and examples, random kills, and five seeds of chaos for three minutes each
 	$(BIN)/python -m pytest -m nightly --timeout 3600 $(TEST_ARGS)
