@@ -23,6 +23,7 @@ from delivery.metastore.snapshots import Snapshots
 from delivery.metastore.tables.base import HBasePlace
 from delivery.metastore.topics import Topics
 from delivery.metastore.transactions import Transactions
+from delivery.metastore.works import Works
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import check_name
 
@@ -38,7 +39,7 @@ def open_catalog(
     return Catalog(zk, PlacedMetaStore(zk, zk, place, call_seconds=call_seconds))
 
 
-class Catalog(Archives, Snapshots, Parked, Topics, Transactions):
+class Catalog(Archives, Snapshots, Parked, Topics, Transactions, Works):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

@@ -5,6 +5,7 @@
     /hoot/listeners/<queue>/<name>    ListenerRecord, ephemeral: the subscriber that is attached now; under a host's
                                       session, where it has none of its own (`lease`)
     /hoot/listeners/<queue>/<name>@<member>    the same of a group, for each of its members
+    /hoot/works/<work>@<queue>        who is at work that only one may be at (`works`), ephemeral
     /hoot/metastore/layout            which MetaStore holds everything else (`managers.layout`)
 
 Whatever outlives a session is in the tables of that MetaStore, through the managers: queues, owners, sealed ranges,

@@ -6,14 +6,15 @@ positions: the copy is whole, and opened, which says so (`client.copying`). Only
 of the queue, closed and empty, to which all of the copy is brought in the same way, and the copy is deleted.
 
 What there is of the two tells how far an earlier run has come (`stage`), so whatever was killed is gone on with. At any
-moment one of the two holds all: the queue until the copy was opened, the copy until the new queue was.
+moment one of the two holds all: the queue until the copy was opened, the copy until the new queue was. One process does
+it at a time (`metastore.works`): another one would take a copy that was opened meanwhile for one that is half made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa: N812 - as Spark's own texts do
@@ -35,6 +36,8 @@ from delivery.spark.planning import Engine, engine
 
 Stage = Literal["begin", "replace", "fill", "end"]
 
+_ANOTHER: Final = "another compaction of {!r} has begun meanwhile: this one has ended"
+
 
 def compact_in_place(
     session: SparkSession, zookeeper: str, queue: str, *, keep_empty: bool = False, dry_run: bool = False,
@@ -44,8 +47,8 @@ def compact_in_place(
 
     An empty body deletes its key, unless `keep_empty`, when all subscriptions are past it. What an earlier run has
     begun is ended, and its messages told as kept. Raises SubscriptionBusy while a subscriber is attached;
-    InvalidRequest for a queue that may hold messages of transactions, QueueExists for another one of the copy's name,
-    UnknownQueue, JobFailed.
+    InvalidRequest while another one compacts it, and for a queue that may hold messages of transactions; QueueExists
+    for another queue of the copy's name, UnknownQueue, JobFailed.
     """
     with told_plainly(), engine(zookeeper) as hosts, connect(zookeeper) as client:
         renewal = Renewal(hosts, client, zookeeper, queue)
@@ -76,20 +79,26 @@ class Renewal:
 
     def run(self, session: SparkSession, progress: Progress, *, keep_empty: bool, dry_run: bool) -> Compacted:
         """All stages that are left. Raises as `compact_in_place`."""
-        queue = self._hosts.queue(self._queue)
-        if stage(queue, self._found()) == "begin":
-            self._check(queue)
-            choose = partial(self._chosen, session, queue, progress, keep_empty=keep_empty)
-            if dry_run:
-                return choose(None)
-            done = self._begin(queue, choose)
-        elif dry_run:
-            raise InvalidRequest(f"an earlier compaction of {self._queue!r} was broken off: run it again to end it")
-        else:
-            done = self._told()
-        while (copy := self._found()) is not None:
-            self.go_on(self._hosts.queue(self._queue), copy)
+        if dry_run:
+            return self._looked(session, progress, keep_empty=keep_empty)
+        with self._hosts.catalog.alone("compaction", self._queue) as still_alone:
+            queue = self._hosts.queue(self._queue)
+            if stage(queue, self._found()) == "begin":
+                self._check(queue)
+                choose = partial(self._chosen, session, queue, progress, keep_empty=keep_empty)
+                done = self._begin(queue, choose, still_alone)
+            else:
+                done = self._told()
+            while (copy := self._found_by(still_alone)) is not None:
+                self.go_on(self._hosts.queue(self._queue), copy)
         return done
+
+    def _looked(self, session: SparkSession, progress: Progress, *, keep_empty: bool) -> Compacted:
+        queue = self._hosts.queue(self._queue)
+        if stage(queue, self._found()) != "begin":
+            raise InvalidRequest(f"an earlier compaction of {self._queue!r} was broken off: run it again to end it")
+        self._check(queue)
+        return self._chosen(session, queue, progress, None, keep_empty=keep_empty)
 
     def go_on(self, queue: QueueRecord, copy: QueueRecord) -> None:
         """Do what is next when the copy is whole."""
@@ -102,13 +111,18 @@ class Renewal:
             case "end":
                 self._hosts.catalog.delete_queue(copy.name)
             case _:
-                raise InvalidRequest(f"another compaction of {queue.name!r} has begun meanwhile: this one has ended")
+                raise InvalidRequest(_ANOTHER.format(queue.name))
 
     def _found(self) -> QueueRecord | None:
         try:
             return self._hosts.queue(self._copy)
         except UnknownQueue:
             return None
+
+    def _found_by(self, still_alone: Callable[[], None]) -> QueueRecord | None:
+        """The copy, of which nobody else changes anything."""
+        still_alone()
+        return self._found()
 
     def _check(self, queue: QueueRecord) -> None:
         if queue.takes_transactions:
@@ -125,14 +139,20 @@ class Renewal:
                     address=one.host_port,
                 )
 
-    def _begin(self, queue: QueueRecord, choose: Callable[[Copying], Compacted]) -> Compacted:
+    def _begin(
+        self, queue: QueueRecord, choose: Callable[[Copying], Compacted], still_alone: Callable[[], None]
+    ) -> Compacted:  # fmt: skip
         """Make a whole copy; one that is half made may hold what is not the newest any more, and is made anew."""
-        catalog = self._hosts.catalog
-        if self._found() is not None:
+        catalog, ended = self._hosts.catalog, InvalidRequest(_ANOTHER.format(queue.name))
+        if (left := self._found_by(still_alone)) is not None:
+            if stage(self._hosts.queue(self._queue), left) != "begin":
+                raise ended
             catalog.delete_queue(self._copy)
         settings = msgspec.structs.replace(queue.settings, closed=True)
         made = catalog.create_queue(self._copy, settings, copy_of=queue.generation)
         done = choose(Copying(self._zookeeper, queue.name, made.name, made.generation))
+        if (copy := self._found_by(still_alone)) is None or copy.generation != made.generation:
+            raise ended
         self._client.copy_queue(queue.name, self._client, made.name).switch()
         return done
 

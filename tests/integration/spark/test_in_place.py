@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,6 +13,7 @@ import pytest
 from delivery import NewMessage, connect
 from delivery.embedded import EmbeddedZooKeeper
 from delivery.errors import InvalidRequest, QueueExists, SubscriptionBusy, UnknownQueue
+from delivery.metastore.catalog import Catalog
 from delivery.model import Message
 from delivery.spark.jobs.archive import archive
 from delivery.spark.jobs.renewing import Renewal, compact_in_place
@@ -69,6 +71,29 @@ def test_what_comes_while_the_copy_is_made_follows_as_it_is(running: Engine, spa
         compact_in_place(spark, running.address, "growing")
         check(client, "growing", before)
         goes_on(client, running.address, "growing", b"later", b"")
+
+
+def test_while_one_compacts_a_queue_another_one_is_refused_and_spoils_nothing(
+    running: Engine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = Renewal._chosen, list[str]()
+    alone = partialmethod(Catalog.alone, seconds=0.1)
+    with connect(running.address) as client:
+        fill(client, "twice")
+        before = messages(client, "twice")
+
+        def and_another(*args: Any, **given: Any) -> Any:
+            done = real(*args, **given)
+            with pytest.raises(InvalidRequest) as error:
+                compact_in_place(spark, running.address, "twice")
+            refused.append(str(error.value))
+            return done
+
+        monkeypatch.setattr(Catalog, "alone", alone)
+        with mock.patch.object(Renewal, "_chosen", and_another):
+            compact_in_place(spark, running.address, "twice")
+        check(client, "twice", before)
+    assert "is at the compaction of queue 'twice': wait for its end" in refused[0]
 
 
 def test_of_what_is_parked_the_newest_of_its_key_comes(running: Engine, spark: SparkSession) -> None:
