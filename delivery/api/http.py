@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from delivery.api.rest.errors import Problem, problem_response
 from delivery.metrics import Metrics
@@ -55,8 +55,14 @@ def make_app(
 async def _show(request: Request, error: Exception) -> Response:
     """A path that is not there, or not for that method. Nobody has received the body, so the connection ends."""
     assert isinstance(error, HTTPException)
-    code = "unknown_path" if error.status_code == 404 else "wrong_method"
-    problem = Problem(code, error.detail, _HINT)
-    return problem_response(
-        error.status_code, problem, request.headers, {**(error.headers or {}), "connection": "close"}
-    )
+    code, headers = "unknown_path", {"connection": "close"}
+    if error.status_code != 404:
+        code, headers["allow"] = "wrong_method", ", ".join(_methods(request))
+    return problem_response(error.status_code, Problem(code, error.detail, _HINT), request.headers, headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """All that may be done with a path: several routes may be of it, and the error knows those of the first."""
+    routes = [one for one in request.app.routes if isinstance(one, Route)]
+    matching = [one for one in routes if one.matches(request.scope)[0] != Match.NONE]
+    return sorted({method for one in matching for method in one.methods or ()})

@@ -67,7 +67,10 @@ def read_properties(given: Mapping[str, str]) -> Properties:
     Raises InvalidRequest.
     """
     others = {key: value for key, value in given.items() if key not in ("ttl", "generation")}
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in others.items())
+    try:
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in others.items())
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON can write it, and nothing can hold it
+        raise InvalidRequest("a property is no text: it has half a character") from None
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidRequest(f"the properties take {size} bytes; the limit is {PROPERTIES_BYTES_MAX}")
     text = given.get("ttl", str(TTL_DEFAULT_SECONDS))

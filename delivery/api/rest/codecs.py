@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -32,6 +33,7 @@ JSON: Final = Codec(
     texts.CONTENT_TYPE, texts.read_publish, texts.read_published, texts.read_consume, texts.write_published,
     texts.JsonBlocks,
 )  # fmt: skip
+_QUALITY: Final = re.compile(r";\s*q=([01](?:\.\d{0,3})?)\s*(?:;|$)", re.ASCII | re.IGNORECASE)
 _BY_TYPE: Final = {codec.content_type: codec for codec in (AVRO, JSON)}
 
 
@@ -49,15 +51,22 @@ def rollback_codec(headers: Headers) -> Codec:
 
 
 def answer_codec(headers: Headers, request: Codec) -> Codec:
-    """The encoding of the answer: what `Accept` names first of the two, otherwise the request's."""
-    accepted = (_kind(part) for part in headers.get("accept", "").split(","))
-    return next((_BY_TYPE[kind] for kind in accepted if kind in _BY_TYPE), request)
+    """The encoding of the answer: what `Accept` wants most of the two, the first of equals, otherwise the request's."""
+    ranges = headers.get("accept", "").split(",")
+    wanted = [(quality, kind) for part in ranges if (kind := _kind(part)) in _BY_TYPE and (quality := _quality(part))]
+    return _BY_TYPE[max(wanted, key=lambda one: one[0])[1]] if wanted else request
 
 
 def wants_json(headers: Headers) -> bool:
     """Whether whoever asks speaks JSON, so that an error is told in it, too."""
     kinds = [_kind(part) for part in (headers.get("content-type", ""), *headers.get("accept", "").split(","))]
     return JSON.content_type in kinds
+
+
+def _quality(text: str) -> float:
+    """How much a range of `Accept` is wanted, 0 for not at all (RFC 9110, section 12.4.2); what is none counts as 1."""
+    found = _QUALITY.search(text)
+    return 1.0 if found is None else min(float(found[1]), 1.0)
 
 
 def _kind(text: str) -> str:

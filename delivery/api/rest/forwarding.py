@@ -25,7 +25,7 @@ MARK: Final = "hoot-forwarded-by"
 CONNECT_SECONDS: Final = 3.0
 SILENCE_SECONDS: Final = 40.0
 """Longer than a host takes to answer with an error of its own."""
-_KEPT: Final = ("accept", "content-type")
+_KEPT: Final = (b"accept", b"content-type")
 _PASSED_ON: Final = ("content-type", "retry-after")
 
 
@@ -88,8 +88,9 @@ class _Exchange:
         address, port = self._host.address, self._host.http_port
         assert port is not None
         place = host_port(address, port)
-        headers = [("host", place), ("content-length", str(len(body))), (MARK, me)]
-        headers += [(name, request.headers[name]) for name in _KEPT if name in request.headers]
+        named = {"host": place, "content-length": str(len(body)), MARK: me}
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
+        headers += [(name, value) for name, value in request.scope["headers"] if name in _KEPT]
         query = request.scope["query_string"]
         target = request.scope["raw_path"] + (b"?" + query if query else b"")
         ask = h11.Request(method=request.method, target=target, headers=headers)

@@ -65,6 +65,6 @@ def undo_of(record: Published) -> Undo:
     partition, sequence = divmod(record.start_sequence_id, _PLACES)
     first = number_of(record.start_timestamp, sequence)
     last = number_of(record.end_timestamp, record.end_sequence_id)
-    if pointer is None or not 0 <= first <= last <= ID_MAX:
+    if pointer is None or not (0 <= first <= last <= ID_MAX and -(2**63) <= pointer < 2**63):
         raise InvalidRequest("send the answer of a publish in a transaction, as it was")
     return Undo(partition, Rollback(pointer, first, last))

@@ -14,6 +14,9 @@ from tests.topics import AVRO, Topics, fresh_pointer, poll_bytes, publish_bytes,
 
 pytestmark = pytest.mark.integration
 JSON = "application/json"
+A_RECORD = {
+    "transactionWritePointer": 1, "startTimestamp": 5, "startSequenceId": 0, "endTimestamp": 5, "endSequenceId": 1,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -83,7 +86,8 @@ def test_bodies_that_are_no_avro_are_refused(topics: Topics, topic: str, call: s
      ("poll", '{"startFrom": "xyz"}'), ("poll", '{"startFrom": "00"}'), ("poll", '{"startFrom": true}'),
      ("poll", json.dumps({"startFrom": "00 " * 20})), ("poll", '{"startFrom": -1}'), ("poll", '{"limit": 0}'),
 
-     ("poll", '{"limit": 1.5}'), ("poll", '{"inclusive": 1}'), ("poll", '{"transaction": "AAAA"}'), ("rollback", "{}")],
+     ("poll", '{"limit": 1.5}'), ("poll", '{"inclusive": 1}'), ("poll", '{"transaction": "AAAA"}'), ("rollback", "{}"),
+     *(("rollback", json.dumps(A_RECORD | {"transactionWritePointer": one})) for one in (2**63, -(2**63) - 1, 10**30))],
 )  # fmt: skip
 def test_an_error_of_a_json_request_is_json_with_a_code_and_a_hint(
     topics: Topics, topic: str, call: str, body: str
@@ -104,6 +108,7 @@ def test_unknown_topics_paths_and_methods(topics: Topics, topic: str, namespace:
         assert (answer.status, answer.body) == (404, f"Topic {namespace}:none does not exist.".encode())
     wrong = topics.call("POST", f"/{topic}", publish_bytes(b"a"))
     assert (wrong.status, wrong.headers["connection"]) == (405, "close")
+    assert wrong.headers["allow"] == "DELETE, GET, HEAD, PUT"
     assert topics.call("GET", f"/{topic}/publish").status == 405
     assert topics.call("POST", f"/{topic}").status == 405
     assert topics.call("PUT", f"/{topic}/publish").status == 405

@@ -76,6 +76,12 @@ def test_an_answer_that_is_handed_back_is_chunked_and_whole(both: tuple[Topics, 
     assert answer.body == owner.post("t", "poll", poll_bytes()).body
 
 
+def test_headers_that_mean_nothing_are_handed_on_as_they_are(both: tuple[Topics, Topics]) -> None:
+    for host in both:
+        answer = host.call("POST", "/t/poll", poll_bytes(), content_type=AVRO, accept="text/caf\xe9, avro/binary")
+        assert (answer.status, answer.headers["content-type"]) == (200, AVRO)
+
+
 def test_encodings_and_errors_come_through(both: tuple[Topics, Topics], namespace: str) -> None:
     _, other = both
     other.publish("t", b"a")

@@ -61,7 +61,8 @@ def test_each_new_topic_of_a_name_has_the_next_generation_its_own_properties_and
 
 @pytest.mark.parametrize(
     "properties",
-    [b'{"ttl":"0"}', b'{"ttl":-5}', b'{"ttl":"soon"}', b'{"ttl":3000000000}', b'{"ttl":1.5}', b'{"a":{}}', b'{"a":[1]}',
+    [b'{"a":"\\ud800"}', b'{"\\udc00":"b"}',
+     b'{"ttl":"0"}', b'{"ttl":-5}', b'{"ttl":"soon"}', b'{"ttl":3000000000}', b'{"ttl":1.5}', b'{"a":{}}', b'{"a":[1]}',
      b"[]", b'"text"', b"{} {}", b'{"a":1,"a":2}', b"null", b'{"a":null}', b"\xff", b"{", b"NaN", b'{"a":NaN}',
      b"[" * 100_000],
 )  # fmt: skip
