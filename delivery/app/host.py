@@ -103,7 +103,7 @@ class Host:
             foreign=config.foreign_transactions,
         )  # fmt: skip
         self._scanners = ScannerTable(config.scanner_idle_seconds, config.scanned_partitions_max)
-        publishing = Publishing(self._publisher, self._transactions.writers)
+        publishing = Publishing(self._publisher, self._transactions.writers, self._queues, catalog.mark_transactional)
         plain = PlainCalls(publishing, self._queues, self._scanners, self._read)
         self._backlogs = Backlogs(self.ownership, catalog, lambda: self._supervisor.deliveries)
         self.ownership.on_taken(self._backlogs.taken)

@@ -171,7 +171,7 @@ class CountedHost:
         others = ("reading", "plain", "queues", "owners", "shared", "subscribing", "deliveries")
         unused: dict[str, Any] = dict.fromkeys(others)
         nobody: Any = None  # is asked for what has no transaction
-        return ThriftApi(Publishing(self._publisher, Writers(nobody, nobody)), **unused)
+        return ThriftApi(Publishing(self._publisher, Writers(nobody, nobody), nobody, nobody), **unused)
 
     async def _deliver(self, nursery: trio.Nursery, listener_port: int) -> None:
         config, stream = HostConfig(), Stream("orders", "mail", 0, epoch=1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 import trio
 from hypothesis import given, strategies as st
@@ -38,9 +40,21 @@ def made(*pointers: int, producer: int = 0, sequence: int = 0) -> bytes:
     return encode(rows, 0, producer, sequence)
 
 
+def published_to(scene: Scene, known: Writers) -> Publishing:
+    return Publishing(scene.publisher, known, cast("Any", scene.cluster), partial(marked, scene))
+
+
+def is_marked(scene: Scene) -> bool:
+    return scene.cluster.records["orders"].takes_transactions
+
+
+def marked(scene: Scene, queue: str) -> None:
+    scene.cluster.records[queue] = msgspec.structs.replace(scene.cluster.records[queue], transactional=True)
+
+
 async def publish(scene: Scene, known: Writers, data: bytes) -> Any:
     nobody: Any = None
-    publishing = Publishing(scene.publisher, known)
+    publishing = published_to(scene, known)
     api = ThriftApi(publishing, nobody, nobody, nobody, nobody, nobody, subscribing=nobody, deliveries=nobody)
     args = SimpleNamespace(queue="orders", partition=0, batch=data, generation=None)
     return await cast("Any", api.begin(cast("Any", SimpleNamespace(method="publish", args=args)))).wait()
@@ -48,7 +62,7 @@ async def publish(scene: Scene, known: Writers, data: bytes) -> Any:
 
 async def put(scene: Scene, known: Writers, pointer: int) -> Any:
     unused: Any = None
-    plain = PlainCalls(Publishing(scene.publisher, known), cast("Any", scene.cluster), unused, unused)
+    plain = PlainCalls(published_to(scene, known), cast("Any", scene.cluster), unused, unused)
     return await plain.put("orders", 0, [load_idl("delivery").Message(body=b"plain", headers=header(pointer))])
 
 
@@ -68,6 +82,23 @@ def test_over_thrift_too_only_a_transaction_in_progress_writes(
             assert await refusal(call) is refused
         assert await refusal(roll_back(scene, known, OWN)) is undoing
         assert len(scene.store.groups) == 1 + 2 * (refused is None) + (undoing is None)
+
+    play(story)
+
+
+@pytest.mark.parametrize("by", ["a batch", "one message"])
+def test_a_queue_is_known_to_hold_messages_of_transactions_before_the_first_is_stored(by: str) -> None:
+    async def story(scene: Scene) -> None:
+        def standing(_: int) -> str:
+            assert is_marked(scene)
+            return "in_progress"
+
+        known = writers(standing)
+        await publish(scene, known, made(0))
+        assert not is_marked(scene)
+        await (publish(scene, known, made(0, OWN)) if by == "a batch" else put(scene, known, OWN))
+        assert is_marked(scene)
+        assert len(scene.store.groups) == 2
 
     play(story)
 
