@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -17,6 +18,10 @@ from delivery.cluster.partition import OwnedPartition
 from delivery.errors import Fenced, HootError
 from delivery.storage.base import MessageStore, PartitionKey
 
+UNLIMITED_SECONDS: Final = 600.0
+"""Partitions without a limit are looked at so often: a store may lose by itself what it was given under an earlier one,
+and has to pass over that in time (half an hour, in HBase)."""
+
 log = logging.getLogger(__name__)
 
 Refresh = Callable[[Sequence[tuple[PartitionKey, str]]], None]
@@ -24,7 +29,7 @@ Refresh = Callable[[Sequence[tuple[PartitionKey, str]]], None]
 
 
 class Retention:
-    """Trims the owned partitions of queues that state an age or a size. `run` owns the loop."""
+    """Trims the owned partitions, those of queues that state an age or a size at each round. `run` owns the loop."""
 
     def __init__(
         self, ownership: Ownership, store: MessageStore, interval_seconds: float,
@@ -43,14 +48,17 @@ class Retention:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Trim at the interval until cancelled; a partition that cannot be trimmed is logged and tried again."""
+        unlimited_at = trio.current_time() + UNLIMITED_SECONDS
         task_status.started()
         while True:
             await trio.sleep(self._interval_seconds)
+            if is_for_all := trio.current_time() >= unlimited_at:
+                unlimited_at = trio.current_time() + UNLIMITED_SECONDS
             self._limited &= {owned.key for owned in self._ownership}
             known = await self._learn()
             for owned in self._ownership:
                 if owned.settings.archive is None or owned.key in known:
-                    await self._trim(owned)
+                    await self._trim(owned, always=is_for_all)
 
     async def _learn(self) -> set[PartitionKey]:
         """The partitions of which the store knows now what is archived; the others are not trimmed this time."""
@@ -65,10 +73,10 @@ class Retention:
             return set()
         return {key for key, _ in wanted}
 
-    async def _trim(self, owned: OwnedPartition) -> None:
+    async def _trim(self, owned: OwnedPartition, *, always: bool) -> None:
         settings = owned.settings
         limited = settings.ttl_seconds is not None or settings.retention_bytes is not None
-        if owned.feed.error is not None or not (limited or owned.key in self._limited):
+        if owned.feed.error is not None or not (limited or always or owned.key in self._limited):
             return
         now_ms = time.time_ns() // 1_000_000
         try:

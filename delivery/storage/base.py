@@ -160,7 +160,8 @@ class MessageStore(Protocol):
     def trim(self, key: PartitionKey, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
         """Drop the oldest whole segments that `settings` no longer keep (age, then size); returns the bytes freed.
 
-        Nothing above `until` is dropped (what memory alone holds is bounded all the same).
+        Nothing above `until` is dropped (what memory alone holds is bounded all the same, and what HBase removes by
+        itself cannot be kept).
         """
 
     def prepare_release(self, key: PartitionKey) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 from trio.testing import MockClock
 
-from delivery.cluster.retention import Refresh, Retention
+from delivery.cluster.retention import UNLIMITED_SECONDS, Refresh, Retention
 from delivery.errors import Fenced, MetadataUnavailable, NotOwner, StorageUnavailable
 from delivery.ids import ID_MAX
 from delivery.model import QueueSettings
@@ -72,13 +72,18 @@ def test_what_is_too_old_is_dropped_and_counted() -> None:
     follow(scene, story)
 
 
-def test_a_queue_that_keeps_everything_is_not_touched() -> None:
+def test_a_queue_that_keeps_everything_is_looked_at_now_and_then() -> None:
+    """A store that was given an earlier limit may lose by itself what it got then."""
     scene, store = trimming()
 
     async def story(freed: list[tuple[str, int]]) -> None:
         await scene.publish(b"a")
         await trio.sleep(31)
         assert (freed, store.trims) == ([], 0)
+        await trio.sleep(UNLIMITED_SECONDS)
+        assert (freed, store.trims) == ([], 1)
+        await trio.sleep(UNLIMITED_SECONDS)
+        assert store.trims == 2
 
     follow(scene, story)
 

@@ -6,9 +6,10 @@
     16     8     the watermark when this one was written: all up to there was complete and confirmed
     24     8     messages of the partition before this batch, of all times
     32     8     bytes of batches before it, of all times
-    40     8     1 when HBase removes the batch by itself after its time, else 0
+    40     8     when HBase may remove the batch by itself, in ms since 1970 by its writer's clock, 0 for never
     48     8     messages of the batch before this one: its last ids
-    56    64     the header of the batch (see delivery/batch/layout.py), with the length and checksum of what is read
+    56     8     when HBase may remove the batch before this one, as above: whether a hole there is one of its making
+    64    64     the header of the batch (see delivery/batch/layout.py), with the length and checksum of what is read
 
 Heads are a family of their own, so that walking over them reads no message.
 """
@@ -23,7 +24,7 @@ import msgspec
 from delivery.batch import HEADER_BYTES, Header, peek
 from delivery.errors import CorruptRecord
 
-_FIELDS: Final = struct.Struct(">qqqqqqq")
+_FIELDS: Final = struct.Struct(">qqqqqqqq")
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -35,8 +36,9 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     confirmed: int
     messages_before: int
     bytes_before: int
-    expires: bool
+    expires: int
     previous_shown: int
+    previous_expires: int
 
     def pack(self) -> bytes:
         """The cell."""
@@ -48,6 +50,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
             self.bytes_before,
             self.expires,
             self.previous_shown,
+            self.previous_expires,
         )
         return fields + self.header.pack()
 
@@ -57,5 +60,4 @@ def unpack(cell: bytes) -> Head:
     header = peek(cell, _FIELDS.size)
     if header is None or len(cell) != _FIELDS.size + HEADER_BYTES:
         raise CorruptRecord(f"a batch's head has {len(cell)} bytes")
-    base, last, confirmed, messages, size, expires, shown = _FIELDS.unpack_from(cell)
-    return Head(header, base, last, confirmed, messages, size, bool(expires), shown)
+    return Head(header, *_FIELDS.unpack_from(cell))

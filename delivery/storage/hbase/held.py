@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from delivery.batch import Header
 from delivery.storage.base import Amount, Bounds
 from delivery.storage.hbase.heads import Head
 from delivery.storage.sealed import EpochIds
+
+CLOCK_STEP_MS: Final = 600_000
+"""A writer's clock may go back by so much: what it writes then counts as living no shorter than what is before it."""
 
 _first_id = attrgetter("first_id")
 
@@ -25,6 +29,17 @@ class Mark(msgspec.Struct, frozen=True):
     """Messages before it, of all times."""
     bytes: int = 0
     """Bytes of batches before it, of all times."""
+
+
+class Life(msgspec.Struct, frozen=True):
+    """Batches one behind the other, all of which stay, or of which HBase removes none before the one before it."""
+
+    first_id: int
+    """The base id of the first; they end before the first of the next such life."""
+    expires: int
+    """When HBase may remove that one, in ms since 1970; 0 for never."""
+    last_expires: int
+    """The latest such time of them."""
 
 
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,9 +57,11 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What lies before this was trimmed."""
     last_shown: int = 0
     """Messages of the last batch."""
+    lives: tuple[Life, ...] = ()
+    """Which batches HBase removes by itself, rising: more than one where the queue's ttl was changed."""
 
-    def plus(self, header: Header) -> Held:
-        """With one more batch at its end."""
+    def plus(self, header: Header, expires: int) -> Held:
+        """With one more batch at its end, which HBase removes at `expires`, 0 for never."""
         epoch, ranges = header.epoch, self.ranges
         first_id = header.base_id
         if ranges and ranges[-1].epoch == epoch:
@@ -53,12 +70,38 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Held(
             (*ranges, EpochIds(epoch, first_id, header.last_id)), header.base_id, header.last_id,
             self.messages + header.shown, self.bytes + header.length, self.kept, header.shown,
+            _longer(self.lives, header.base_id, expires),
         )  # fmt: skip
+
+    def found(self, head: Head) -> Held:
+        """With a batch that was found behind it; what stood between is counted, though it is not there any more."""
+        held = self
+        if head.previous_last != self.last_id:
+            gone = head.previous_expires
+            held = Held(
+                self.ranges, head.previous_base, head.previous_last, head.messages_before, head.bytes_before, self.kept,
+                head.previous_shown, _longer(self.lives, head.previous_base, gone) if gone else self.lives,
+            )  # fmt: skip
+        return held.plus(head.header, head.expires)
 
     def trimmed(self, kept: Mark) -> Held:
         """With nothing before `kept`."""
         ranges = tuple(one for one in self.ranges if one.last_id >= kept.id)
-        return msgspec.structs.replace(self, ranges=ranges, kept=kept)
+        ends = [*(life.first_id for life in self.lives[1:]), self.last_id + 1]
+        lives = tuple(life for life, end in zip(self.lives, ends, strict=True) if end > kept.id) if self.lives else ()
+        return msgspec.structs.replace(self, ranges=ranges, kept=kept, lives=lives)
+
+    @property
+    def perishes(self) -> bool:
+        """Whether HBase removes something of it by itself."""
+        return any(life.expires for life in self.lives)
+
+    def outlived(self, at_ms: int) -> int | None:
+        """The newest batch that goes by that time though something before it stays: nobody can read across the hole.
+
+        None where there is none. Such a batch was stored while the ttl was shorter than before and after.
+        """
+        return max((life.first_id for life in self.lives[1:] if 0 < life.expires <= at_ms), default=None)
 
     def counts(self, header: Header) -> bool:
         """Whether a batch found in the table is one of those held."""
@@ -67,10 +110,11 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return False
         return self.ranges[place].epoch == header.epoch and header.last_id <= self.ranges[place].last_id
 
-    def head_after(self, header: Header, *, expires: bool, confirmed: int) -> Head:
+    def head_after(self, header: Header, *, expires: int, confirmed: int) -> Head:
         """The head that a batch behind the last one gets."""
         return Head(
-            header, self.last_base, self.last_id, confirmed, self.messages, self.bytes, expires, self.last_shown
+            header, self.last_base, self.last_id, confirmed, self.messages, self.bytes, expires, self.last_shown,
+            self.lives[-1].last_expires if self.lives else 0,
         )  # fmt: skip
 
     @property
@@ -105,15 +149,23 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return before - Amount(behind, 0) if behind > 0 else before
 
 
-def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:
-    """The batches of `epoch` that follow `last_id` without a hole; rows of other epochs do not count.
+def _longer(lives: tuple[Life, ...], base_id: int, expires: int) -> tuple[Life, ...]:
+    last = lives[-1] if lives else None
+    if last is None or bool(expires) != bool(last.expires) or expires < last.last_expires - CLOCK_STEP_MS:
+        return (*lives, Life(base_id, expires, expires))
+    return (*lives[:-1], Life(last.first_id, last.expires, max(expires, last.last_expires)))
 
-    The writer of an epoch goes on only after a group is stored, so a hole is a part of a group that never arrived, and
-    nothing behind it was acknowledged.
+
+def follow(last_id: int, epoch: int, heads: Iterable[Head]) -> Iterator[Head]:
+    """The batches of `epoch` that follow `last_id`; rows of other epochs do not count.
+
+    The writer of an epoch goes on only after a group is stored. So a hole is a part of a group that never arrived, and
+    nothing behind it was acknowledged; unless its writer noted it as confirmed: then it was there, and HBase has
+    removed it in the meantime.
     """
     for head in heads:
         if head.header.epoch == epoch and head.header.base_id > last_id:
-            if head.previous_last != last_id:
-                return
+            if head.previous_last != last_id and head.previous_last > head.confirmed:
+                continue
             yield head
             last_id = head.header.last_id

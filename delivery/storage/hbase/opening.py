@@ -5,7 +5,8 @@
    each write, so nothing that lands from here on is acknowledged; what was acknowledged has landed.
 2. The heads behind the last checkpoint are followed as long as they hang together. What the writer itself noted as
    confirmed is complete; of the rest, one group at most, every batch is looked at, since of a request with many rows
-   any part may have arrived.
+   any part may have arrived. What was confirmed and is not there any more, HBase has removed after its time: what
+   stands behind such a hole counts all the same.
 3. The checkpoint with the new epoch and the found range is the seal: rows of an older epoch beyond it never count,
    whenever they arrive. What is there of them is deleted.
 
@@ -74,7 +75,7 @@ def recover(place: Place, owner: Owner) -> Checkpoint:
     before = Checkpoint(owner.epoch, Held(), ()) if cell is None else records.decode_checkpoint(cell)
     held, producers = before.held, before.memory()
     for head in _whole(place, owner.layout, before):
-        held = held.plus(head.header)
+        held = held.found(head)
         producers.note(head.header, published=False)
     sealed = records.checkpoint(owner.epoch, held, producers)
     save(place, owner, sealed)

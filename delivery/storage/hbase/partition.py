@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from delivery import wall
 from delivery.batch import Header
 from delivery.batch.select import Refuses
 from delivery.errors import CorruptRecord, Fenced, HootError, StorageUnavailable
@@ -28,7 +29,10 @@ from delivery.storage.retention import oldest_kept_id
 CHECKPOINT_BATCHES: Final = 1000
 """Batches between two checkpoints: as many heads are read when the partition is opened after a crash."""
 EXPIRY_MARGIN_MS: Final = 3_600_000
-"""HBase removes cells so long after the queue's own time for them: until then retention and openings find them."""
+"""HBase removes cells so long after the queue's own time for them: until then retention and openings find them.
+
+Of that, half is for clocks that differ and for rounds of retention that come late: nothing is read that goes sooner.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -48,12 +52,13 @@ class Partition:
         self._producers = found.memory()
         self._layout = laid_out(owner.layout)
         self._ttl_seconds: float | None = None
-        """Only what `trim` said last: a queue's settings may change while nobody tells the store."""
+        """Only what `begin` or `trim` said last: a queue's settings may change while nobody tells the store."""
         self._planned: list[tuple[Header, Held]] = []
         self._since_checkpoint = 0
         self._oldest: Head | None = None
         """The first head that retention left, so that the next look at it costs no scan."""
         self._erased_below = 0
+        self._told_of_loss = False
 
     def state(self) -> PartitionState:
         """What opening found out."""
@@ -75,7 +80,7 @@ class Partition:
             raise type(self.broken)(self.broken.message)
         assert_in_order(batches, self._held.last_id)
         rows: list[Row] = []
-        held, expires = self._held, self._ttl_seconds is not None
+        held, expires = self._held, 0 if self.ttl_ms is None else wall.ms() + self.ttl_ms
         self._planned = []
         for item in batches:
             header, made = self._layout.prepare(item)
@@ -84,7 +89,7 @@ class Partition:
             told = pack(item.header, item.batch, by_message=self._layout.selects)
             made[0] = (row, {keys.HEAD: head.pack(), **({} if told is None else {keys.TOPICS: told}), **cells})
             rows += made
-            held = held.plus(header)
+            held = held.plus(header, expires)
             self._planned.append((header, held))
         return rows
 
@@ -193,36 +198,54 @@ class Partition:
 
     # -- retention --------------------------------------------------------------------------------------------------
 
+    def begin(self, settings: QueueSettings, now_ms: int) -> None:
+        """Once opened: pass over what HBase has removed while nobody had the partition. Raises what `trim` does."""
+        self._give_life(settings)
+        if self._held.perishes:
+            # What is archived is not known yet.
+            self.trim(settings, now_ms, 0 if settings.archive_first else ID_MAX)
+
     def trim(self, settings: QueueSettings, now_ms: int, until: int) -> int:
         """See `MessageStore.trim`; a batch is a segment here. Raises Fenced when a newer epoch owns the partition."""
-        # What has to be archived first, HBase must not remove by itself.
-        self._ttl_seconds = None if settings.archive_first else settings.ttl_seconds
+        self._give_life(settings)
         if self.broken is not None:
             raise type(self.broken)(self.broken.message)
-        return self.drop(settings, now_ms, until)
-
-    def drop(self, settings: QueueSettings, now_ms: int, until: int = ID_MAX) -> int:
-        """Drop what `settings` do not keep, up to `until`; the bytes freed."""
         held = self._held
-        unlimited = settings.ttl_seconds is None and settings.retention_bytes is None
-        stays = self._oldest is not None and not _goes(self._oldest, held, settings, now_ms, until)
-        if unlimited or stays or held.bytes == held.kept.bytes:
+        if held.bytes == held.kept.bytes or self._all_stays(held, settings, now_ms, until):
             return 0
-        kept, by_itself = self._find_kept(held, settings, now_ms, until)
+        first, by_itself = self._find_kept(held, settings, now_ms, until)
+        kept = held.end if first is None else Mark(first.header.base_id, first.messages_before, first.bytes_before)
         if kept.bytes > held.kept.bytes:
             self._forget(held.trimmed(kept), by_itself=by_itself)
+            self._tell_loss(held.last_id if first is None else first.previous_last, until)
         return kept.bytes - held.kept.bytes
 
-    def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> tuple[Mark, bool]:
-        """From where on batches stay, and whether HBase removes all before that by itself."""
-        by_itself = True
-        for head, _ in self.place.counting(held, held.kept.id):
+    def _give_life(self, settings: QueueSettings) -> None:
+        # What has to be archived first, HBase must not remove by itself.
+        self._ttl_seconds = None if settings.archive_first else settings.ttl_seconds
+
+    def _all_stays(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> bool:
+        """Whether that is known without asking HBase."""
+        if settings.ttl_seconds is None and settings.retention_bytes is None and not held.perishes:
+            return True
+        oldest = self._oldest
+        return (
+            oldest is not None
+            and not _goes(oldest, held, settings, now_ms, until)
+            and held.outlived(_doomed_by(now_ms)) is None
+        )
+
+    def _find_kept(self, held: Held, settings: QueueSettings, now_ms: int, until: int) -> tuple[Head | None, bool]:
+        """The first batch that stays, None where none does, and whether HBase removes all before it by itself."""
+        outlived = held.outlived(_doomed_by(now_ms))
+        by_itself = outlived is None
+        for head, _ in self.place.counting(held, held.kept.id if outlived is None else outlived):
             if not _goes(head, held, settings, now_ms, until):
                 self._oldest = head
-                return Mark(head.header.base_id, head.messages_before, head.bytes_before), by_itself
-            by_itself &= head.expires
+                return head, by_itself
+            by_itself &= head.expires > 0
         self._oldest = None
-        return held.end, by_itself
+        return None, by_itself
 
     def _forget(self, held: Held, *, by_itself: bool) -> None:
         self._checkpoint(held)
@@ -231,11 +254,29 @@ class Partition:
             self.place.erase(self._erased_below, held.kept.id)
             self._erased_below = held.kept.id
 
+    def _tell_loss(self, last_id: int, until: int) -> None:
+        """Warn, once, when HBase takes what had to wait for the archive; an opening does not know what is archived."""
+        if last_id > until and not self._told_of_loss:
+            self._told_of_loss = True
+            _log.warning(
+                "%s: HBase removes messages by itself, up to %d by now, which were stored with a ttl before"
+                " archive_first was switched on: those that are not archived are lost", self.place.key, last_id,
+            )  # fmt: skip
+
 
 def _goes(head: Head, held: Held, settings: QueueSettings, now_ms: int, until: int) -> bool:
-    """Whether the oldest batch is too old, or the partition too large with it, and it is not above `until`."""
+    """Whether HBase is about to remove the oldest batch, whatever is wanted now; or it is not above `until`, and is
+    too old, or the partition too large with it.
+    """
+    if 0 < head.expires <= _doomed_by(now_ms):
+        return True
     if head.header.last_id > until:
         return False
     limit = settings.retention_bytes
     too_old = head.header.last_id < oldest_kept_id(settings, now_ms)
     return too_old or (limit is not None and held.bytes - head.bytes_before > limit)
+
+
+def _doomed_by(now_ms: int) -> int:
+    """Nothing is read that HBase may remove by then."""
+    return now_ms + EXPIRY_MARGIN_MS // 2

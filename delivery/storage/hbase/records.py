@@ -14,7 +14,7 @@ import msgspec
 from delivery.errors import CorruptRecord, LayoutMismatch
 from delivery.model import Layout, lay_out
 from delivery.storage.base import StoredBatch
-from delivery.storage.hbase.held import Held, Mark
+from delivery.storage.hbase.held import Held, Life, Mark
 from delivery.storage.producers import Producers
 from delivery.storage.sealed import EpochIds
 
@@ -46,7 +46,7 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Producers(StoredBatch(*fields) for fields in self.producers)
 
 
-lay_out(Owner, Checkpoint, Held, Mark, EpochIds)
+lay_out(Owner, Checkpoint, Held, Mark, Life, EpochIds)
 
 _Record = TypeVar("_Record", Owner, Checkpoint)
 

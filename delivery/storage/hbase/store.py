@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from delivery import wall
 from delivery.errors import ConfigError, HootError, StorageUnavailable
 from delivery.hbase import Admin, NoTable, Tables
 from delivery.model import Layout, QueueSettings
@@ -109,6 +109,7 @@ class HBaseStore(OpenedPartitions[Partition]):
         try:
             owner = fence(place, epoch, self._name, settings.layout or self._layout, word)
             partition = Partition(place, owner, recover(place, owner))
+            partition.begin(settings, wall.ms())
         except NoTable:
             self._making.forget(table)
             self._making.ensure(table, key, settings.partitions)  # raises when it is gone
@@ -116,9 +117,6 @@ class HBaseStore(OpenedPartitions[Partition]):
         except StorageUnavailable:
             self._unsure[key] = epoch
             raise
-        if settings.ttl_seconds is not None and not settings.archive_first:
-            # Cells may have expired while nobody had it.
-            partition.drop(settings, time.time_ns() // 1_000_000)
         return partition
 
     def _leave(self, key: PartitionKey) -> None:

@@ -52,5 +52,5 @@ def _partition(place: Place, until: int) -> Partition | None:
     found = records.decode_checkpoint(cells[keys.CHECKPOINT])
     held = found.held
     for head in follow(held.last_id, found.epoch, place.walk(held.last_id + 1, until)):
-        held = held.plus(head.header)
+        held = held.found(head)
     return Partition(place, records.decode_owner(cells[keys.OWNER]), Checkpoint(found.epoch, held, ()))

@@ -57,7 +57,7 @@ def test_a_row_is_a_message_with_its_topic_as_qualifier_and_its_body_as_value() 
         "epoch": 2,
     }
     head = rows[row(5, 7, 2)].pop(b"batch:head")
-    assert head == bytes(56) + item.batch[:64]
+    assert head == bytes(64) + item.batch[:64]
     told = struct.pack(">I", 3) + b"\x06drinks\x00\x04food" + bytes((0, 1, 2))
     assert rows[row(5, 7, 2)].pop(b"batch:topics") == struct.pack(">I", google_crc32c.value(told)) + told
     assert rows == {
@@ -75,7 +75,7 @@ def test_a_packed_batch_is_one_cell() -> None:
     store_all(opened(data, 2, "batches"), [item])
     cells = data[TABLE][row(5, 7, 2)]
     assert cells.pop(b"batch:topics").endswith(b"\x06drinks\x00\x04food")
-    assert cells == {b"batch:head": bytes(56) + item.batch[:64], b"message::batch": item.batch}
+    assert cells == {b"batch:head": bytes(64) + item.batch[:64], b"message::batch": item.batch}
     assert len(data[TABLE]) == 3, "with the rows of the partition and of the table"
 
 
@@ -276,7 +276,8 @@ def test_tables_of_others_are_no_queues() -> None:
 
 def test_what_hbase_expired_while_nobody_had_the_partition_is_passed_over() -> None:
     data: Data = {}
-    store = opened(data, 1)
+    store = HBaseStore(FakeTables(data))
+    store.open(KEY, 1, QueueSettings(ttl_seconds=3600))
     old, now = first_id_at(NOW_MS - 20_000_000), first_id_at(2 * NOW_MS)
     store_all(store, [batch(old, [b"a", b"b"]), batch(old + 10, [b"c"]), batch(now, [b"d"])])
     store.close()
