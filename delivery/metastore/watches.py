@@ -77,6 +77,9 @@ class Watches:
         self._watches: dict[tuple[Kind, str], Watch] = {}
         self._waiting: deque[Watch] = deque()
         self._setting = 0
+        """How many of this round are on their way."""
+        self._round = 0
+        """A new one begins with each connection. What was on its way over the one before may be heard of only later."""
 
     def add(self, kind: Kind, path: str, hint: Hint) -> None:
         """From now on `hint` after each change of `path`; the first one as soon as the watch is set."""
@@ -107,6 +110,7 @@ class Watches:
         with self._lock:
             self._watches = {key: watch for key, watch in self._watches.items() if watch.hints}
             self._waiting = deque(self._watches.values())
+            self._setting, self._round = 0, self._round + 1
         self._set_waiting()
 
     def _set_waiting(self) -> None:
@@ -116,11 +120,12 @@ class Watches:
                     return
                 watch = self._waiting.popleft()
                 self._setting += 1
-            self._setter(watch.kind, watch.path, watch.fired, partial(self._done, watch))
+                done = partial(self._done, watch, self._round)
+            self._setter(watch.kind, watch.path, watch.fired, done)
 
-    def _done(self, watch: Watch, is_set: bool) -> None:
+    def _done(self, watch: Watch, number: int, is_set: bool) -> None:
         with self._lock:
-            self._setting -= 1
+            self._setting -= number == self._round
         if is_set:  # otherwise `set_all` follows when the connection is back
             watch.give_hints()
             self._set_waiting()
