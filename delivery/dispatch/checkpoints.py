@@ -172,9 +172,11 @@ class CheckpointKeeper:
             log.error("the position of %s on %s/%d: %s", key.subscription, key.queue, key.partition, outcome)
 
     def _keep(self, group: Sequence[Progress]) -> None:
+        """Make them due again, and tell `run`, which may have found nothing to do while they were on their way."""
         for progress in group:
             if not progress.over and progress.key not in self._due:
                 self._due.put(progress)
+        self._noted.unpark_all()
 
 
 def _is_to_be_tried_again(outcome: Version | HootError) -> bool:

@@ -12,6 +12,7 @@ from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.errors import Fenced, MetadataUnavailable, UnknownSubscription
 from tests.checkpoints import Kept, ScriptedStates, key, taken
+from tests.hosting import eventually
 
 
 async def until_saved(keeper: CheckpointKeeper) -> None:
@@ -80,6 +81,24 @@ def test_what_zookeeper_could_not_take_stays_due_and_a_newer_position_replaces_i
         assert not await keeper.flush()
         assert await keeper.flush()
         assert store.writes == [{key(0): 5}, {key(0): 9}], "first what is in doubt, as it was"
+
+    trio.run(story)
+
+
+def test_what_somebody_else_could_not_save_is_saved_in_its_time_without_a_new_position() -> None:
+    async def story() -> None:
+        store = ScriptedStates()
+        store.away, store.gate = 1, threading.Event()
+        keeper = Kept(store)
+        async with trio.open_nursery() as nursery:
+            keeper.note(0, 5)
+            nursery.start_soon(keeper.flush_partition, "orders", 0)
+            await eventually(lambda: store.begun == 1)
+            nursery.start_soon(keeper.run)
+            await trio.testing.wait_all_tasks_blocked()
+            store.gate.set()
+            await eventually(lambda: store.saved() == {key(0): 5})
+            nursery.cancel_scope.cancel()
 
     trio.run(story)
 
