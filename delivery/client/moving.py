@@ -62,7 +62,7 @@ class SubscriptionCopies:
             state = found.without_shares()
             if number in wanted.starts:
                 position = min(state.position, ends[number])
-                moves.append(MoveState(wanted, number, position, state.moves, state.parked))
+                moves.append(MoveState(wanted, number, position, state.moves, state.parked, anyhow=True))
         for outcome in self._target.managers.subscriptions.move_states(moves):
             if isinstance(outcome, HootError):
                 raise outcome

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 from delivery import Client, NewMessage
 from delivery.errors import (
+    HootError,
     InvalidRequest,
     QueueFull,
     SubscriptionBusy,
@@ -15,6 +17,7 @@ from delivery.errors import (
     UnknownQueue,
     UnknownSubscription,
 )
+from delivery.metastore.managers.states import MoveState, SubscriptionStates, Taken
 from subscriber import Event, Message
 from tests.applications import Handler, World, made_queue, numbered, run
 
@@ -116,6 +119,30 @@ def test_a_position_can_be_moved_while_messages_come(world: World) -> None:
     assert move.messages == 2
     world.client.seek(world.queue_name, "billing", stored[2].id, force=True)
     world.until(lambda: handler.bodies == [*numbered(4), b"2", b"3"], "two came again")
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_of_two_who_move_positions_at_once_both_are_heard(
+    world: World, other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, handler, name = made_queue(world, 2), Handler(), world.queue_name
+    for number in range(4):
+        queue.put(b"%d" % number, partition=number % 2)
+    run(world, handler)
+    world.until(lambda: len(handler.bodies) == 4, "all came")
+    world.until_acknowledged()
+    move = SubscriptionStates.move_states
+
+    def after_another(states: SubscriptionStates, moves: Sequence[MoveState]) -> list[Taken | HootError]:
+        monkeypatch.undo()
+        world.client.seek(name, "billing", "earliest", partitions=[other], force=True)
+        world.until(lambda: handler.bodies[4:] == [b"%d" % other, b"%d" % (other + 2)], "the other one is heard")
+        world.until_acknowledged()
+        return move(states, moves)
+
+    monkeypatch.setattr(SubscriptionStates, "move_states", after_another)
+    world.client.seek(name, "billing", "earliest", partitions=[0], force=True)
+    world.until(lambda: handler.bodies[6:] == [b"0", b"2"], "this one, too, although nothing more was published")
 
 
 def test_a_listener_publishes_and_subscribes_further(world: World) -> None:

@@ -21,8 +21,8 @@ def subscriptions(metastore: MetaStore) -> SubscriptionDataManager:
     return SubscriptionDataManager(metastore)
 
 
-def moved(manager: SubscriptionDataManager, position: int, moves: int = 1) -> object:
-    [outcome] = manager.move_states([MoveState(preferences(), 0, position, moves)])
+def moved(manager: SubscriptionDataManager, position: int, moves: int = 1, *, anyhow: bool = False) -> object:
+    [outcome] = manager.move_states([MoveState(preferences(), 0, position, moves, anyhow=anyhow)])
     return outcome.value if isinstance(outcome, Versioned) else type(outcome)
 
 
@@ -35,6 +35,14 @@ def test_an_owner_saves_nothing_over_a_move_and_finds_it_when_it_begins_anew(
     again = subscriptions.take_state(preferences(), 0, 3)
     assert again.value == state(40, 3, moves=1)
     assert subscriptions.take_state(preferences(), 0, 4).value == state(40, 4, moves=1)
+
+
+def test_a_number_is_good_for_one_move_but_for_a_copy_that_is_put_right(subscriptions: SubscriptionDataManager) -> None:
+    assert moved(subscriptions, 40, moves=2) == state(40, 0, moves=2)
+    assert moved(subscriptions, 50, moves=2) == moved(subscriptions, 50, moves=1) == BadVersion
+    assert subscriptions.take_state(preferences(), 0, 1).value == state(40, 1, moves=2)
+    assert moved(subscriptions, 50, moves=2, anyhow=True) == state(50, 1, moves=2)
+    assert moved(subscriptions, 60, moves=3) == state(60, 1, moves=3)
 
 
 def test_a_takeover_keeps_what_failed_and_what_is_parked_and_a_move_forgets_both(

@@ -72,9 +72,11 @@ class MoveState(msgspec.Struct, frozen=True):
     partition: int
     position: int
     moves: int
-    """Higher than that of the state now."""
+    """Higher than that of the state now: by its number, a subscriber tells a move from what it has handled."""
     parked: tuple[ParkedKey, ...] = ()
     """Of the messages up to the position, as a snapshot kept them."""
+    anyhow: bool = False
+    """Whatever number the state has, as a copy that nobody has been delivered yet is put right."""
 
     def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
         """The state to write over what was found: the owner keeps it, but not under the version that it knows.
@@ -87,9 +89,16 @@ class MoveState(msgspec.Struct, frozen=True):
             return found
         if self.partition not in wanted.starts:
             return _not_read(wanted, self.partition)
-        epoch = found.value.epoch if found is not None and found.value.is_of(wanted) else 0
+        before = found.value if found is not None and found.value.is_of(wanted) else None
+        if before is not None and before.moves >= self.moves and not self.anyhow:
+            return BadVersion(f"partition {self.partition} was moved by somebody else, under the number {before.moves}")
         return SubscriptionState(
-            self.position, epoch, wanted.generation, wanted.created_ms, self.moves, parked=self.parked
+            self.position,
+            0 if before is None else before.epoch,
+            wanted.generation,
+            wanted.created_ms,
+            self.moves,
+            parked=self.parked,
         )
 
 
@@ -125,7 +134,8 @@ class SubscriptionStates:
         """Put positions elsewhere, each by itself: the new state, or why not.
 
         An owner's next save is refused then with BadVersion: it reads the state again. UnknownPartition when the
-        subscription does not read it, BadVersion when others keep changing it, CorruptRecord.
+        subscription does not read it, CorruptRecord. BadVersion when others keep changing it, or have moved it under
+        such a number.
         """
         return self._alter(moves)
 
