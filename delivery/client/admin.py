@@ -102,8 +102,7 @@ class Admin:
 
     def update_queue(self, name: str, settings: QueueSettings | None, changes: dict[str, object]) -> QueueRecord:
         """See Client.update_queue."""
-        present = self._catalog.queue(name).settings
-        return self._catalog.update_queue(name, changed(settings or present, changes))
+        return self._catalog.update_queue(name, lambda present: changed(settings or present, changes))
 
     def delete_queue(self, name: str) -> None:
         """See Client.delete_queue."""

@@ -169,10 +169,7 @@ class QueueCopy:
                 )
 
     def _set(self, catalog: Catalog, name: str, *, closed: bool) -> QueueRecord:
-        present = catalog.queue(name)
-        if present.settings.closed == closed:
-            return present
-        return catalog.update_queue(name, msgspec.structs.replace(present.settings, closed=closed))
+        return catalog.update_queue(name, lambda present: msgspec.structs.replace(present, closed=closed))
 
     # -- one partition
 

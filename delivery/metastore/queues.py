@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -79,24 +79,19 @@ class Queues(Access):
                 raise record
         return [record for record in found if isinstance(record, QueueRecord)]
 
-    def update_queue(self, name: str, settings: QueueSettings) -> QueueRecord:
-        """Other settings for a queue.
+    def update_queue(self, name: str, change: Callable[[QueueSettings], QueueSettings]) -> QueueRecord:
+        """What `change` makes of a queue's settings; it is called again when somebody else was faster.
 
         Raises UnknownQueue, and InvalidRequest when they change the partitions or the layout.
         """
-        check_settings(settings)
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             found = self._versioned_queue(name)
-            record = found.value
-            if settings.partitions != record.settings.partitions:
-                raise InvalidRequest(
-                    f"queue {name!r} keeps its {record.settings.partitions} partitions: with another number of them,"
-                    " the messages of a key would no longer be in one partition"
-                )
-            if settings.layout != record.settings.layout:
-                raise InvalidRequest(f"queue {name!r} keeps its layout: what is stored of it has that one")
-            changed = msgspec.structs.replace(record, settings=settings)
+            settings = change(found.value.settings)
+            _check_change(name, found.value.settings, settings)
+            changed = msgspec.structs.replace(found.value, settings=settings)
+            if changed == found.value:
+                return changed
             try:
                 self.managers.queues.update_queue(changed, found.version)
             except BadVersion:
@@ -201,3 +196,14 @@ class Queues(Access):
         if found is None:
             raise self._unknown_queue(name)
         return found
+
+
+def _check_change(name: str, before: QueueSettings, after: QueueSettings) -> None:
+    check_settings(after)
+    if after.partitions != before.partitions:
+        raise InvalidRequest(
+            f"queue {name!r} keeps its {before.partitions} partitions: with another number of them,"
+            " the messages of a key would no longer be in one partition"
+        )
+    if after.layout != before.layout:
+        raise InvalidRequest(f"queue {name!r} keeps its layout: what is stored of it has that one")

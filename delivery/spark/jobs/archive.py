@@ -147,8 +147,9 @@ class Job:
         present = self._catalog.queue(self._record.name)
         _folder(present, self.folder)
         if present.settings.archive is None:
-            settings = msgspec.structs.replace(present.settings, archive=str(self.folder))
-            self._record = self._catalog.update_queue(self._record.name, settings)
+            self._record = self._catalog.update_queue(
+                self._record.name, lambda settings: msgspec.structs.replace(settings, archive=str(self.folder))
+            )
 
     def _record_all(self, written: Sequence[Written]) -> None:
         for partition, group in groupby(written, key=lambda one: one.partition):

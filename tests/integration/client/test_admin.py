@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from delivery.errors import (
 )
 from delivery.local import HostProcess
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.queues import QueueManager
 from delivery.metastore.managers.states import SaveState, TakeState
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
@@ -53,6 +55,24 @@ def test_queues_are_made_changed_listed_and_deleted(client: Client) -> None:
     client.delete_queue("admin-a")
     with pytest.raises(UnknownQueue):
         client.delete_queue("admin-a")
+
+
+def test_of_two_who_change_different_settings_at_once_each_gets_what_it_asked_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_queue("admin-both")
+    read = QueueManager.read_queue
+
+    def before_another(queues: QueueManager, name: str, *given: Any) -> Any:
+        found = read(queues, name, *given)
+        if name == "admin-both":
+            monkeypatch.undo()
+            client.update_queue(name, ttl_seconds=60)
+        return found
+
+    monkeypatch.setattr(QueueManager, "read_queue", before_another)
+    assert client.update_queue("admin-both", closed=True).settings == QueueSettings(ttl_seconds=60, closed=True)
+    assert client.queue_record("admin-both").settings == QueueSettings(ttl_seconds=60, closed=True)
 
 
 def test_that_a_queue_has_found_its_store_makes_it_no_other_queue(client: Client) -> None:

@@ -114,7 +114,7 @@ def test_a_deleted_queue_is_gone_with_its_data_and_may_be_made_anew(
 
 def test_changed_settings_are_followed(connection: BlockingConnection, orders: str, catalog: Catalog) -> None:
     connection.call("publish", orders, 0, batch(b"a"), None)
-    catalog.update_queue(orders, QueueSettings(partitions=2, durability="os"))
+    catalog.update_queue(orders, lambda _: QueueSettings(partitions=2, durability="os"))
     eventually(
         lambda: connection.call("publish", orders, 0, batch(b"b"), None).durability == "os", "it uses the new settings"
     )

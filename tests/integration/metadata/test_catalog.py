@@ -156,27 +156,28 @@ def test_an_unknown_queue_is_answered_with_names_that_come_near(catalog: Catalog
     with pytest.raises(UnknownQueue, match="hoot queue create zzz"):
         catalog.queue("zzz")
     with pytest.raises(UnknownQueue):
-        catalog.update_queue("zzz", QueueSettings())
+        catalog.update_queue("zzz", lambda present: present)
 
 
 def test_settings_change_but_the_number_of_partitions_stays(catalog: Catalog) -> None:
     made = catalog.create_queue("q", QueueSettings(partitions=2))
-    changed = catalog.update_queue("q", QueueSettings(partitions=2, durability="memory"))
+    changed = catalog.update_queue("q", lambda _: QueueSettings(partitions=2, durability="memory"))
     assert changed == msgspec.structs.replace(made, settings=QueueSettings(partitions=2, durability="memory"))
     with pytest.raises(InvalidRequest, match="2 partitions"):
-        catalog.update_queue("q", QueueSettings(partitions=3))
+        catalog.update_queue("q", lambda _: QueueSettings(partitions=3))
     with pytest.raises(InvalidRequest, match="body limit"):
-        catalog.update_queue("q", QueueSettings(partitions=2, body_bytes_max=0))
+        catalog.update_queue("q", lambda _: QueueSettings(partitions=2, body_bytes_max=0))
     assert catalog.queue("q") == changed
 
 
 def test_a_change_that_meets_another_is_made_on_top_of_it(catalog: Catalog, zk: ZooKeeperClient) -> None:
     catalog.create_queue("q", QueueSettings())
     between = Interposed(zk)
-    between.before = lambda: catalog.update_queue("q", QueueSettings(ttl_seconds=5.0))
-    changed = catalog_over(between).update_queue("q", QueueSettings(ttl_seconds=9.0))
-    assert len(between.transactions) == 2
-    assert catalog.queue("q") == changed
+    between.before = lambda: catalog.update_queue("q", partial(msgspec.structs.replace, ttl_seconds=5.0))
+    changed = catalog_over(between).update_queue("q", partial(msgspec.structs.replace, closed=True))
+    assert changed.settings == QueueSettings(ttl_seconds=5.0, closed=True)
+    assert catalog.queue("q") == changed == catalog_over(between).update_queue("q", lambda present: present)
+    assert len(between.transactions) == 2, "and what changes nothing is not written"
 
 
 def filled(catalog: Catalog) -> None:

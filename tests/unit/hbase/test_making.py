@@ -254,7 +254,7 @@ def test_the_queue_s_record_keeps_the_first_home_through_other_changes() -> None
     assert catalog.home_of("orders", generation) == ""
     assert catalog.settle_home("orders", generation, "first") == "first"
     assert catalog.settle_home("orders", generation, "second") == "first"
-    catalog.update_queue("orders", QueueSettings(partitions=8, ttl_seconds=60))
+    catalog.update_queue("orders", lambda _: QueueSettings(partitions=8, ttl_seconds=60))
     assert catalog.home_of("orders", generation) == "first"
     catalog.delete_queue("orders")
     catalog.create_queue("orders", KEEP)
