@@ -7,8 +7,10 @@ one thread per store looks at what is hinted at, and tells the watcher only when
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -95,18 +97,22 @@ class OneShots:
 
     def _run(self) -> None:
         failed: set[_OneShot] = set()
+        due = math.inf  # however many hints there are about others meanwhile
         while True:
             try:
-                shots = self._next(RETRY_SECONDS if failed else None)
+                shots = self._next(max(0.0, due - time.monotonic()) if failed else None)
             except queue.Empty:
-                shots, failed = list(failed), set()
+                shots, due = [], -math.inf
             if shots is None:
                 return
+            if time.monotonic() >= due:
+                shots, failed, due = [*shots, *failed], set(), math.inf
             try:
                 self._look_at(shots, failed)
             except Exception:
                 log.exception("what is watched could not be looked at; it is looked at again")
                 failed.update(shots)
+            due = min(due, time.monotonic() + RETRY_SECONDS) if failed else math.inf
 
     def _next(self, timeout: float | None) -> list[_OneShot] | None:
         """All that is hinted at by now, after waiting for the first; None at the end. Raises queue.Empty."""
