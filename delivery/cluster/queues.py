@@ -59,6 +59,8 @@ class QueueTable:
         self._known: dict[str, QueueRecord] = {}
         self._stale: set[str] = set()
         self._unwatched: set[str] = set()
+        self._watched: set[str] = set()
+        """Those with a watch that has not fired: there is room for some thousands, and each reading is not another."""
         self._gone: dict[tuple[str, str], float] = {}
         """Generations that were looked for in vain, and until when that is believed."""
         self._refreshing: str | None = None
@@ -192,6 +194,7 @@ class QueueTable:
 
     def _changed(self, name: str, _: object) -> None:
         """The watch of a queue fired, on another thread."""
+        self._watched.discard(name)
         if self._bell is not None:
             self._bell.post(partial(self._hint, name))
 
@@ -200,7 +203,7 @@ class QueueTable:
         try:
             record = self._catalog.queue(name)  # so that what is gone is not watched
             try:
-                return [self._catalog.queue(name, watch)]
+                return [record if name in self._watched else self._read_watching(name, watch)]
             except Throttled:
                 self._unwatched.add(name)
                 return [record]
@@ -211,6 +214,14 @@ class QueueTable:
             log.error("queue %r is left alone until it is mended: %s", name, error)
             self._unwatched.add(name)
             return []
+
+    def _read_watching(self, name: str, watch: Watcher) -> QueueRecord:
+        self._watched.add(name)  # before: it may fire at once
+        try:
+            return self._catalog.queue(name, watch)
+        except BaseException:
+            self._watched.discard(name)
+            raise
 
     def _check_tree(self) -> None:
         """A queue that is gone takes its data along, so the loss of all metadata must not look like that."""

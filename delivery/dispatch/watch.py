@@ -22,6 +22,7 @@ from delivery.dispatch.turns import Turns
 from delivery.errors import CorruptRecord, HootError, Throttled, UnknownQueue, UnknownSubscription
 from delivery.metastore import records
 from delivery.metastore.groups import SPREAD, fits
+from delivery.metastore.managers.subscriptions import DamagedPreferences
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 
 log = logs.logger(__name__)
@@ -219,7 +220,7 @@ class SubscriptionWatch:
         except HootError:
             self._seen.difference_update(places)
             raise
-        self._seen -= {place for place, one in zip(places, found, strict=True) if isinstance(one, CorruptRecord)}
+        self._seen.difference_update(place for place, one in zip(places, found, strict=True) if _is_unwatched(one))
         return found
 
     def _changed(self, place: Place) -> None:
@@ -255,3 +256,7 @@ class SubscriptionWatch:
         if error.message not in self._complained:
             log.error("%s; it is left alone until it is mended", error.message)
             self._complained.add(error.message)
+
+
+def _is_unwatched(found: SubscriptionRecord | CorruptRecord | None) -> bool:
+    return isinstance(found, CorruptRecord) and not isinstance(found, DamagedPreferences)

@@ -189,8 +189,8 @@ class Subscriptions(Listeners):
     ) -> list[SubscriptionRecord | CorruptRecord | None]:
         """The durable records of many (queue, subscription); a damaged one is its error.
 
-        `watch` is called with each (queue, subscription) once, at its next change; not for those that are damaged.
-        Raises Throttled when not all of them can be watched: none is then.
+        `watch` is called with each (queue, subscription) once, at its next change; of the damaged ones for
+        DamagedPreferences alone. Raises Throttled when not all of them can be watched: none is then.
         """
         found = self.managers.subscriptions.read_many_preferences(places, watch)
         return [one.value if isinstance(one, Versioned) else one for one in found]

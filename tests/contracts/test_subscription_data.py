@@ -22,7 +22,7 @@ from delivery.ids import ID_MAX
 from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.managers.states import SaveState, Taken, TakeState
-from delivery.metastore.managers.subscriptions import SubscriptionDataManager
+from delivery.metastore.managers.subscriptions import DamagedPreferences, SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Version, Versioned
@@ -249,9 +249,9 @@ def test_a_damaged_subscription_is_listed_as_such_and_can_be_deleted(metastore: 
     table.put("q\x01b", Value({"preferences": b"?"}), NEW)
     table.put("q\x01d", table.get("q\x01a").value, NEW)
     kinds = {name: type(found) for name, found in manager.list_subscriptions("q")}
-    assert kinds == {"a": Versioned, "b": CorruptRecord, "c": Versioned, "d": CorruptRecord}
+    assert kinds == {"a": Versioned, "b": DamagedPreferences, "c": Versioned, "d": DamagedPreferences}
     assert refused(manager.read_subscription_data, "q", "d") is CorruptRecord
-    assert refused(manager.read_subscriptions, "q") is CorruptRecord
+    assert refused(manager.read_subscriptions, "q") is DamagedPreferences
     for name in ("b", "d"):
         manager.delete_subscription_data("q", name, ANY)
     assert sorted(manager.read_subscriptions("q")) == ["a", "c"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delivery.errors import BadVersion, CorruptRecord, UnknownSubscription
+from delivery.errors import BadVersion, UnknownSubscription
 from delivery.metastore.managers import subscriptions as managers_subscriptions
 from delivery.metastore.managers.states import SaveState
-from delivery.metastore.managers.subscriptions import SubscriptionDataManager
+from delivery.metastore.managers.subscriptions import DamagedPreferences, SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.versions import Version, Versioned
@@ -81,7 +81,7 @@ def test_versions_and_many_preferences_are_read_damaged_or_not(metastore: MetaSt
     version = manager.create_subscription_data(preferences())
     metastore.create_scannable_table("subscriptions").put("q\x01t", Value({"preferences": b"{}"}), NEW)
     found = manager.read_many_preferences([("q", "s"), ("q", "t"), ("q", "u")])
-    assert [type(one) for one in found] == [Versioned, CorruptRecord, type(None)]
+    assert [type(one) for one in found] == [Versioned, DamagedPreferences, type(None)]
     assert [manager.read_version("q", name) for name in "stu"] == [version, Version(0), None]
     assert manager.names_around("q", "sx") == ["s", "t"]
     assert manager.names_around("r", "s") == []

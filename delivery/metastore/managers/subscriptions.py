@@ -56,6 +56,10 @@ Listed = tuple[str, Versioned[SubscriptionRecord] | CorruptRecord]
 """A subscription's name and preferences, or what is wrong with them."""
 
 
+class DamagedPreferences(CorruptRecord):
+    """A sound entry, and what it holds are no preferences. Tables know nothing of these: they watch it like others."""
+
+
 class SubscriptionDataManager(SubscriptionStates):
     """Subscriptions and their states. Blocking and thread-safe."""
 
@@ -154,7 +158,8 @@ class SubscriptionDataManager(SubscriptionStates):
     ) -> list[Versioned[SubscriptionRecord] | CorruptRecord | None]:
         """The preferences of many (queue, name) at a time; damaged ones as their errors.
 
-        `watch` is called with each (queue, name) once, at their next change; see MetastoreTable.get_many.
+        `watch` is called with each (queue, name) once, at their next change, of the damaged ones for DamagedPreferences
+        alone; see MetastoreTable.get_many.
         """
         keys = [subscription_key(queue, name) for queue, name in places]
         found = zip(keys, self._subscriptions.get_many(keys, watch=watch and _by_place(watch)), strict=True)
@@ -278,7 +283,7 @@ def _decoded_found(key: str, found: Found) -> Versioned[SubscriptionRecord] | Co
     try:
         return Versioned(_decoded(key, found.value), found.version)
     except CorruptRecord as error:
-        return error
+        return DamagedPreferences(error.message)
 
 
 def _decoded(key: str, value: Value) -> SubscriptionRecord:
