@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -64,6 +65,8 @@ class ScriptedSession:
         self.records: dict[str, HostRecord] = {}
         self.registrations: list[int] = []
         self.refuse: HootError | None = None
+        self.gate: threading.Event | None = None
+        """Loads are written when it is set."""
         self._callbacks: list[Callable[[State], None]] = []
 
     def on_state(self, callback: Callable[[State], None]) -> None:
@@ -83,6 +86,8 @@ class ScriptedSession:
         self.registrations.append(record.session)
 
     def refresh_host(self, record: HostRecord) -> None:
+        if self.gate is not None:
+            assert self.gate.wait(10)
         if record.host not in self.records:
             raise BadVersion("not registered")
         self.records[record.host] = record
@@ -144,6 +149,26 @@ def test_a_registration_that_somebody_removed_is_mended() -> None:
             await nursery.start(member.run)
             session.records.clear()
             await eventually(lambda: bool(session.records))
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def test_a_registration_over_which_a_load_of_the_session_before_was_written_is_mended() -> None:
+    async def story() -> None:
+        session = ScriptedSession()
+        member = Membership(session, session, RECORD, check_seconds=0.05)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.run)
+            session.gate = threading.Event()
+            nursery.start_soon(member.tell, Load(3))
+            await wait_all_tasks_blocked()
+            await session.become("steady", 6)
+            assert (session.records["h1"].session, session.registrations) == (6, [5, 6])
+            session.gate.set()
+            await eventually(lambda: session.registrations == [5, 6, 6])
+            await member.tell(Load(3))
+            assert (session.records["h1"].partitions, session.records["h1"].session) == (3, 6)
             nursery.cancel_scope.cancel()
 
     trio.run(story)

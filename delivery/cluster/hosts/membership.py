@@ -140,7 +140,8 @@ class Membership:
             draining=load.draining,
         )  # fmt: skip
         await trio.to_thread.run_sync(self._registry.refresh_host, record)
-        self._record, self._told = record, load
+        if record.session == self._standing.registered:  # else it came late: it is mended, and the load told again
+            self._record, self._told = record, load
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register, report started, and keep the registration until cancelled.
@@ -184,12 +185,17 @@ class Membership:
         log.info("host %s registered as %s, session %#x", self.host, record.host_port, session)
 
     async def _mend(self) -> None:
-        """Register again when somebody removed the record under a living session."""
+        """Register again when somebody removed the record of a living session, or a load that came late wrote it over.
+
+        What names another session counts as dead, and others would take this host's partitions.
+        """
         if self._session.state != "steady":
             return
         try:
-            if await trio.to_thread.run_sync(self._registry.host, self.host) is None:
-                log.warning("host %s: its registration is gone; it registers again", self.host)
+            found = await trio.to_thread.run_sync(self._registry.host, self.host)
+            if found is None or found.session != self._standing.registered:
+                log.warning("host %s: its registration is %s; it registers again", self.host,
+                            "gone" if found is None else "that of another session")  # fmt: skip
                 await self._register()
         except HootError as error:
             log.debug("host %s: its registration cannot be checked: %s", self.host, error)
