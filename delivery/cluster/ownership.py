@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -19,6 +18,7 @@ from delivery.cluster.bell import Doorbell
 from delivery.cluster.claiming import Claiming
 from delivery.cluster.claims import Claims, Directory, Member, Wanted
 from delivery.cluster.cleaning import Cleaning
+from delivery.cluster.doubts import Doubts
 from delivery.cluster.partition import OwnedPartition, PartitionReader, Tail
 from delivery.cluster.refusals import TROUBLE, Refusals
 from delivery.errors import HootError, MetadataUnavailable, NotOwner, StorageUnavailable, UnknownQueue, again
@@ -60,7 +60,7 @@ class Ownership:
         reopen_seconds: float,
     ) -> None:  # fmt: skip
         """`reopen_seconds` is the pause before a partition whose store failed is opened anew."""
-        self._directory, self._tail = directory, tail
+        self._tail = tail
         self._member, self._queues = member, queues
         self.placing: Placing | None = None
         """Where unowned partitions go that a client asks this host for; None: all stay here."""
@@ -78,7 +78,7 @@ class Ownership:
         self._limiter = trio.CapacityLimiter(OPENED_AT_ONCE)
         self._claiming = Claiming(Claims(directory, store, member), self._limiter)
         self._cleaning = Cleaning(store, self._locks, self._is_owned, self._limiter)
-        self._to_verify: list[OwnedPartition] = []
+        self._doubts = Doubts(directory, self._limiter)
         self._bell: Doorbell | None = None
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -186,7 +186,7 @@ class Ownership:
     def doubt(self, queue: str, partition: int) -> None:
         """ZooKeeper refused a write made as the partition's owner: look whether this host still is."""
         if (owned := self._owned.get((queue, partition))) is not None:
-            self._to_verify.append(owned)
+            self._doubts.add(owned)
             self._ring()
 
     def poison(self, owned: OwnedPartition, error: HootError) -> None:
@@ -217,10 +217,10 @@ class Ownership:
         self._bell = Doorbell()
         task_status.started()
         while True:
-            while self._to_verify:
-                await self._verify(self._to_verify.pop())
+            await self._doubts.settle(self.fence)
             await self._cleaning.clean()
-            await self._bell.wait()
+            with trio.move_on_after(self._doubts.pause):
+                await self._bell.wait()
 
     def _find(self, place: Place, *, given: bool) -> OwnedPartition | None:
         owned = self._owned.get(place)
@@ -300,16 +300,6 @@ class Ownership:
     def _refuse(self, key: PartitionKey, error: HootError) -> None:
         if self._refusals.note(key.queue, key.partition, error, trio.current_time()):
             log.error("%s cannot be served: %s", key, error)
-
-    async def _verify(self, owned: OwnedPartition) -> None:
-        try:
-            read = partial(self._directory.partition, owned.key.queue, owned.key.partition)
-            _, version = await trio.to_thread.run_sync(read, limiter=self._limiter)
-        except HootError as error:
-            log.debug("%s: its owner cannot be read: %s", owned.key, error)
-            return
-        if version != owned.version:
-            self.fence(owned)
 
     def _is_owned(self, key: PartitionKey) -> bool:
         owned = self._owned.get((key.queue, key.partition))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from delivery.cluster import doubts
 from delivery.errors import (
     InvalidRequest,
     MetadataUnavailable,
@@ -48,6 +50,22 @@ def test_a_partition_whose_owner_died_or_lost_its_session_is_taken_over_under_th
         assert isinstance(await scene.publish(b"a"), Stored)
         assert scene.cluster.owners["orders", 0] == (OwnerInfo(ME, 11, 5), 4)
         assert (await scene.ownership.acquire("orders", 0)).version == 4
+
+    play(story)
+
+
+def test_a_partition_in_doubt_is_looked_at_until_zookeeper_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubts, "_PAUSE_SECONDS", 0.01)
+
+    async def story(scene: Scene) -> None:
+        await scene.publish(b"a")
+        scene.cluster.owners["orders", 0] = (OwnerInfo(OTHER, 22, 2), 2)
+        scene.cluster.silent, reads = True, scene.cluster.reads
+        scene.ownership.doubt("orders", 0)
+        await eventually(lambda: scene.cluster.reads > reads + 1)
+        assert scene.ownership.has("orders", 0)
+        scene.cluster.silent = False
+        await eventually(lambda: not scene.ownership.has("orders", 0))
 
     play(story)
 
