@@ -58,7 +58,7 @@ class Runtime:
         self._telling = Telling(on_event, self._dispatcher.submit, self._service.lookout.at, self._stop_by)
         self._patterns = Patterns(self._registration.matching, self._service.attached, self._register)
         self._replays = Replays(self._service.attached, self._register)
-        self._changing = trio.Lock()
+        self._changing, self._writing = trio.Lock(), trio.Lock()  # the first one while hosts are asked, too
         self._hinted = trio.Event()
         self._stopped = trio.Event()
         self._served = trio.Event()
@@ -145,7 +145,7 @@ class Runtime:
 
     async def remove(self, queue: str) -> None:
         """Delete the durable state of a subscription, attached here or not. Raises as Subscriber.unsubscribe."""
-        async with self._changing:
+        async with self._changing, self._writing:
             for one in self._patterns.queues(queue):
                 try:
                     await self._remove(one)
@@ -176,7 +176,8 @@ class Runtime:
             if check_effects(subscription.listeners, plan.record, manual=subscription.manual):
                 await hop.run_sync(self._registration.check_in_order, plan)
         for subscription, plan in zip(subscriptions, plans, strict=True):
-            await self._attach(subscription, plan)
+            async with self._writing:
+                await self._attach(subscription, plan)
 
     async def _attach(self, subscription: Subscription, plan: Plan) -> None:
         queue = subscription.queue
@@ -189,8 +190,7 @@ class Runtime:
         subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            join = partial(self._registration.join, subscription.request, plan, listener)
-            attachment.record = await hop.run_sync(join)
+            attachment.record = await hop.run_sync(self._registration.join, subscription.request, plan, listener)
         except BaseException:
             del self._service.attached[queue]
             attachment.end()
@@ -209,7 +209,7 @@ class Runtime:
             with trio.move_on_after(self._renew_seconds):
                 await self._hinted.wait()
             self._hinted = trio.Event()
-            async with self._changing:
+            async with self._writing:
                 confirmed = [await self._renew(one) for one in list(self._service.attached.values())]
             if not all(confirmed):
                 await trio.sleep(_RENEW_PAUSE_SECONDS)

@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,11 @@ from delivery.errors import (
 )
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.records import ListenerRecord
+from delivery.metastore.request import Request
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
 from subscriber import AsyncSubscriber, Event, Subscriber
+from subscriber.registration import Plan, SubscriberZooKeeper
 from tests.hosting import eventually
 from tests.integration.subscribing import NAME, QUEUE, Noted, attached, ignore, play, subscribed
 
@@ -266,4 +270,35 @@ def test_a_listener_node_that_somebody_removed_comes_back(queue: Catalog, make: 
         async def story() -> None:
             await eventually(lambda: queue.listener(QUEUE, NAME) == before)
 
+        play(story)
+
+
+def test_a_listener_comes_back_although_another_subscription_waits_for_a_host(
+    queue: Catalog, make: Callable[..., Subscriber], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.create_queue("other", QueueSettings())
+    subscriber, asked, answered = make(), threading.Event(), threading.Event()
+    subscribed(subscriber)
+    plan = SubscriberZooKeeper.plan
+
+    def late(registration: SubscriberZooKeeper, request: Request) -> Plan:
+        asked.set()
+        assert answered.wait(20)
+        return plan(registration, request)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            more = partial(subscriber.subscribe, "other", start="earliest", listener=ignore)
+            nursery.start_soon(trio.to_thread.run_sync, more)
+            await eventually(asked.is_set)
+            try:
+                queue.detach(QUEUE, NAME, before)
+                await eventually(lambda: queue.listener(QUEUE, NAME) == before)
+            finally:
+                answered.set()
+        assert attached(queue, "other").port == subscriber.port
+
+    with subscriber:
+        before = attached(queue)
+        monkeypatch.setattr(SubscriberZooKeeper, "plan", late)
         play(story)
