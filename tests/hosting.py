@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from delivery.batch import Row, encode, open_batch
 from delivery.cluster.ownership import Ownership
@@ -232,6 +233,27 @@ async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> No
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 (of whatever makes it true, nothing tells)
             await trio.sleep(0.005)
+
+
+async def pass_by(seconds: float) -> None:
+    """Let that time of a MockClock pass between what goes on now and what is due then; returns when both are done.
+
+    A clock that jumps by itself does so, too, while a thread has not been given its turn for a while. Threads are those
+    of the default limiter.
+    """
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, MockClock)
+    await all_done()
+    clock.jump(seconds)
+    await all_done()
+
+
+async def all_done() -> None:
+    """Wait until all tasks wait, and none for a thread."""
+    threads = trio.to_thread.current_default_thread_limiter()
+    await wait_all_tasks_blocked()
+    while threads.borrowed_tokens:
+        await wait_all_tasks_blocked(0.005)
 
 
 async def outcome(pending: PendingPublish) -> object:

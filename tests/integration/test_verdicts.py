@@ -108,6 +108,7 @@ def test_a_message_that_nobody_acknowledges_is_told_though_those_behind_it_are(r
         for number in range(1, 6):
             eventually(lambda: len(kept) == number, "each in a push of its own")  # noqa: B023 - it is called at once
             queue.put(b"more")
+        eventually(lambda: len(kept) == 6 and now(client, "kept").out == 1, "all others are acknowledged")
         found = judged(client, "kept", "billing", "handler_stuck")
         assert f"message {stored.id} of kept/0" in found.verdict.text
         assert (found.observation.out, found.observation.lag) == (1, 6)
@@ -115,8 +116,8 @@ def test_a_message_that_nobody_acknowledges_is_told_though_those_behind_it_are(r
         judged(client, "kept", "billing", "idle")
 
 
-def now(client: Client) -> Observation:
-    return client.subscription_info("orders", "billing").partitions[0].observation
+def now(client: Client, queue: str = "orders") -> Observation:
+    return client.subscription_info(queue, "billing").partitions[0].observation
 
 
 def test_what_failed_and_what_is_parked_is_told_with_its_error(running: Engine, client: Client) -> None:
@@ -200,7 +201,7 @@ def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot
     running: Engine, client: Client, tmp_path: Path
 ) -> None:
     queue = client.create_queue("orders", partitions=1)
-    frozen = RecordingSubscriber(running, "orders", tmp_path, name="frozen")
+    frozen = RecordingSubscriber(running, "orders", tmp_path, name="frozen", session_seconds=60.0)
     frozen.start()
     assert frozen.process is not None
     queue.put(b"one")
@@ -219,7 +220,7 @@ def test_a_subscriber_that_is_stopped_by_a_signal_and_one_that_was_killed_cannot
 def test_an_owner_that_hangs_a_partition_that_nobody_owns_and_a_zookeeper_that_is_away(
     tmp_path: Path,
 ) -> None:
-    with engine(tmp_path) as running, connect(running.address) as client:
+    with engine(tmp_path, "--session-timeout", "10s") as running, connect(running.address) as client:
         check_hanging(running, client, tmp_path)
 
 

@@ -14,7 +14,7 @@ from delivery.model import QueueSettings
 from delivery.publish.pending import Stored
 from delivery.storage.base import PartitionKey
 from delivery.storage.memory import MemoryDisk
-from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, queue_record
+from tests.hosting import FaultyStore, Scene, ScriptedCluster, batch, pass_by, queue_record
 
 
 class TrimmingStore(FaultyStore):
@@ -32,18 +32,19 @@ class TrimmingStore(FaultyStore):
         return super().trim(key, settings, now_ms, until)
 
 
+INTERVAL = 10.0
 KEY = PartitionKey("orders", "g1", 0)
 
 
 def follow(
     scene: Scene, story: Callable[[list[tuple[str, int]]], Awaitable[None]], refresh: Refresh | None = None
 ) -> None:
-    """Run a story beside a Retention that looks every ten seconds of a virtual clock."""
+    """Run a story beside a Retention that looks every ten seconds of a clock that the story moves."""
 
     async def run() -> None:
         freed: list[tuple[str, int]] = []
         retention = Retention(
-            scene.ownership, scene.store, 10.0, lambda queue, size: freed.append((queue, size)), refresh
+            scene.ownership, scene.store, INTERVAL, lambda queue, size: freed.append((queue, size)), refresh
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(scene.ownership.run)
@@ -52,7 +53,7 @@ def follow(
             await story(freed)
             nursery.cancel_scope.cancel()
 
-    trio.run(run, clock=MockClock(autojump_threshold=0.05))
+    trio.run(run, clock=MockClock(rate=1.0))
 
 
 def trimming(ttl_seconds: float | None = None) -> tuple[Scene, TrimmingStore]:
@@ -65,7 +66,7 @@ def test_what_is_too_old_is_dropped_and_counted() -> None:
 
     async def story(freed: list[tuple[str, int]]) -> None:
         assert isinstance(await scene.publish(b"long ago"), Stored)
-        await trio.sleep(11)
+        await pass_by(INTERVAL)
         assert freed == [("orders", len(batch(b"long ago")))]
         assert (await scene.ownership.acquire("orders", 0)).watermark > 0
 
@@ -78,7 +79,8 @@ def test_a_queue_that_keeps_everything_is_looked_at_now_and_then() -> None:
 
     async def story(freed: list[tuple[str, int]]) -> None:
         await scene.publish(b"a")
-        await trio.sleep(31)
+        for _ in range(3):
+            await pass_by(INTERVAL)
         assert (freed, store.trims) == ([], 0)
         await trio.sleep(UNLIMITED_SECONDS)
         assert (freed, store.trims) == ([], 1)
@@ -94,7 +96,7 @@ def test_a_partition_that_another_host_took_over_is_dropped() -> None:
 
     async def story(freed: list[tuple[str, int]]) -> None:
         owned = await scene.ownership.acquire("orders", 0)
-        await trio.sleep(11)
+        await pass_by(INTERVAL)
         assert isinstance(owned.feed.error, NotOwner)
 
     follow(scene, story)
@@ -106,10 +108,10 @@ def test_a_trim_that_fails_is_tried_again() -> None:
 
     async def story(freed: list[tuple[str, int]]) -> None:
         await scene.publish(b"long ago")
-        await trio.sleep(11)
+        await pass_by(INTERVAL)
         assert not freed
         store.fail_trim = None
-        await trio.sleep(10)
+        await pass_by(INTERVAL)
         assert len(freed) == 1
 
     follow(scene, story)
@@ -121,13 +123,14 @@ def test_the_store_hears_once_that_a_queue_has_no_limit_any_more() -> None:
 
     async def story(freed: list[tuple[str, int]]) -> None:
         owned = await scene.ownership.acquire("orders", 0)
-        await trio.sleep(11)
+        await pass_by(INTERVAL)
         assert store.trims == 1
         owned.settings = QueueSettings()
         store.fail_trim = StorageUnavailable("busy")
-        await trio.sleep(10)
+        await pass_by(INTERVAL)
         store.fail_trim = None
-        await trio.sleep(31)
+        for _ in range(3):
+            await pass_by(INTERVAL)
         assert store.trims == 3
 
     follow(scene, story)
@@ -149,10 +152,10 @@ def test_the_store_learns_what_is_archived_before_anything_is_dropped() -> None:
     async def story(freed: list[tuple[str, int]]) -> None:
         nonlocal away
         assert isinstance(await scene.publish(b"long ago"), Stored)
-        await trio.sleep(11)
+        await pass_by(INTERVAL)
         assert (freed, store.trims) == ([], 0)
         away = False
-        await trio.sleep(10)
+        await pass_by(INTERVAL)
         assert learnt == [(KEY, "/archive")]
         assert [queue for queue, _ in freed] == ["orders"]
 
