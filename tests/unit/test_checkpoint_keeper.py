@@ -31,7 +31,7 @@ def test_positions_of_one_interval_go_out_in_one_write_and_only_the_newest_of_ea
             for position in range(1, 100):
                 keeper.note(0, position)
                 keeper.note(1, position * 2)
-            await trio.sleep(0.2)
+            await until_saved(keeper)
             nursery.cancel_scope.cancel()
         assert store.writes == [{key(0): 99, key(1): 198}]
 

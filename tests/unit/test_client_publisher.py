@@ -101,7 +101,7 @@ def test_what_is_refused_fails_alone_and_flush_tells() -> None:
 
 def test_a_host_that_never_answers_leaves_the_outcome_unknown() -> None:
     with ScriptedHost(lambda number: "ignore") as host:
-        under_test = publisher(host, timeout=0.3)
+        under_test = publisher(host, timeout=1.0)
         receipt = under_test.put(b"x")
         with pytest.raises(DeadlineExceeded):
             receipt.result(0.01)
@@ -232,7 +232,7 @@ def test_a_host_that_cannot_open_the_partition_is_asked_again_and_nothing_is_sto
     with ScriptedHost(lambda number: StorageUnavailable("disk full")) as host:
         under_test = DirectPublisher(target(host))
         with pytest.raises(StorageUnavailable, match="disk full"):
-            put(under_test, b"x", timeout=0.3)
+            put(under_test, b"x", timeout=1.5)
         assert host.published > 2
         under_test.close()
 

@@ -62,7 +62,7 @@ def test_a_full_queue_is_waited_for_and_told_when_there_was_no_room_in_time() ->
         assert [receipt.result(SECONDS).partition for receipt in receipts] == [0, 0]
         assert host.published > 4
     with ScriptedHost(lambda number: full) as host:
-        under_test = publisher(host, timeout=0.5)
+        under_test = publisher(host, timeout=2)
         receipt = under_test.put(b"c")
         with pytest.raises(QueueFull, match="orders/0 is full"):
             receipt.result(SECONDS)

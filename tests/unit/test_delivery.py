@@ -154,7 +154,12 @@ def test_a_host_that_is_refused_a_state_looks_whether_it_owns_the_partition() ->
     trio.run(story)
 
 
-def test_a_worker_whose_position_was_moved_begins_anew_at_once() -> None:
+PAUSE = "delivery.dispatch.delivery._PAUSE_SECONDS"
+
+
+def test_a_worker_whose_position_was_moved_begins_anew_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PAUSE, 60.0)  # whoever makes one comes too late
+
     async def story() -> None:
         states = ScriptedStates(SAVED)
         shared = tools(states, ScriptedPartitions(ScriptedOwned(), ScriptedOwned()))
@@ -172,8 +177,7 @@ def test_a_worker_whose_position_was_moved_begins_anew_at_once() -> None:
             await eventually(lambda: bool(delivery.workers))
             states.position = START + 1
             begun[0]()
-            with trio.fail_after(0.5):
-                await eventually(lambda: len(begun) == 2 and bool(delivery.workers))
+            await eventually(lambda: len(begun) == 2 and bool(delivery.workers))
             assert delivery.workers[0].position == START + 1
             nursery.cancel_scope.cancel()
 
@@ -221,7 +225,7 @@ def told(partitions: ScriptedPartitions, story: Callable[[Delivery], Awaitable[N
 
     async def run() -> None:
         delivery = Delivery(attached(), tools(ScriptedStates(), partitions))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(delivery.run)
                 await story(delivery)
@@ -229,20 +233,23 @@ def told(partitions: ScriptedPartitions, story: Callable[[Delivery], Awaitable[N
     trio.run(run)
 
 
-def test_when_the_partition_goes_to_another_host_the_delivery_waits_for_its_return_at_once() -> None:
+def test_when_the_partition_goes_to_another_host_the_delivery_waits_for_its_return_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second = ScriptedOwned(), ScriptedOwned()
     partitions = ScriptedPartitions(first, second)
 
     async def story(delivery: Delivery) -> None:
         await eventually(lambda: bool(first.readers))
-        for tell in first.readers[0]:
-            tell()
-        with trio.fail_after(0.5):
+        with monkeypatch.context() as patched:
+            patched.setattr(PAUSE, 60.0)
+            for tell in first.readers[0]:
+                tell()
             await eventually(lambda: bool(second.readers))
-        assert (list(delivery.workers), first.readers) == ([0], [])
-        for tell in second.readers[0]:
-            tell()
-        await eventually(lambda: partitions.asked == 3)
+            assert (list(delivery.workers), first.readers) == ([0], [])
+            for tell in second.readers[0]:
+                tell()
+            await eventually(lambda: partitions.asked == 3)
         assert (delivery.workers, second.readers) == ({}, [])
         delivery.drain()
 

@@ -90,7 +90,7 @@ def test_subscriptions_to_which_nothing_comes_cost_no_thread_and_quick_ones_shar
         go, threads = threading.Event(), set[int]()
         before = threading.active_count()
         async with dispatching(go) as dispatcher:
-            assert threading.active_count() == before
+            assert threading.active_count() <= before
             for number in range(10 * EACH):
                 dispatcher.submit(number % EACH, lambda: threads.add(threading.get_ident()))
             dispatcher.submit(0, go.set)

@@ -80,7 +80,7 @@ def test_a_client_that_takes_nothing_is_left_after_a_while(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"], ids=["nothing", "half a head"])
 def test_a_client_that_does_not_ask_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr(door, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(door, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(connections, "_LOOK_SECONDS", 0.02)
 
     async def story(_: Connections, port: int) -> None:

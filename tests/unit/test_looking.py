@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,13 +104,19 @@ def test_the_second_of_several_listeners_is_the_one_that_is_told() -> None:
     assert running.message == 71
 
 
-def test_a_slow_callback_is_seen_to_move() -> None:
-    reached, released = threading.Event(), threading.Event()
+def test_a_slow_callback_is_seen_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, seen, released = threading.Event(), threading.Event(), threading.Event()
+    look = Lookout._message
+
+    def looking(lookout: Lookout, thread: int) -> tuple[float, int]:
+        found = look(lookout, thread)
+        seen.set()
+        return found
 
     def slow(message: Message) -> None:
         reached.set()
-        end = time.monotonic() + (0.1 if message.number == 70 else 20)
-        while time.monotonic() < end and not released.is_set():
-            released.wait(0.01)
+        (seen if message.number == 70 else released).wait(20)
+
+    monkeypatch.setattr(Lookout, "_message", looking)
 
     assert look_at(listeners(slow), reached, released.set).moving

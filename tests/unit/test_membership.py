@@ -124,7 +124,7 @@ def test_a_host_drops_everything_with_its_session_and_registers_under_the_next_o
 def test_a_host_cut_off_for_too_long_drops_everything_without_being_told() -> None:
     async def story() -> None:
         session = ScriptedSession()
-        session.session_timeout = 0.5
+        session.session_timeout = 3.0
         member = Membership(session, session, RECORD, check_seconds=30)
         lost: list[HootError] = []
         member.on_lost(lost.append)

@@ -83,7 +83,7 @@ def test_a_peer_that_trickles_bytes_does_not_extend_its_deadline() -> None:
 def test_a_connection_that_waits_for_its_reply_is_not_idle() -> None:
     async def story() -> None:
         handler = Echo()
-        limits = ServerLimits(idle_seconds=0.05)
+        limits = ServerLimits(idle_seconds=0.5)
         async with (
             serving("Listener", limits, handler) as (_, port), connected(port) as connection,
             trio.open_nursery() as nursery,
@@ -92,7 +92,7 @@ def test_a_connection_that_waits_for_its_reply_is_not_idle() -> None:
             assert await connection.call("Listener", "hello", "held", "s") == "held!"
 
     async def release_later(handler: Echo) -> None:
-        await trio.sleep(0.3)
+        await trio.sleep(1.5)
         handler.released.set()
 
     trio.run(story)

@@ -21,7 +21,7 @@ def test_a_pool_uses_a_connection_again_and_drops_one_that_its_host_closed() -> 
     async def story() -> None:
         pool = Pool()
         call = lambda port: pool.call("127.0.0.1", port, "publish", "q", 3, b"x", None).baseId  # noqa: E731
-        async with serving("RegionHost", ServerLimits(idle_seconds=0.3)) as (server, port):
+        async with serving("RegionHost", ServerLimits(idle_seconds=2)) as (server, port):
             for _ in range(5):
                 assert await trio.to_thread.run_sync(call, port) == 3
             assert (server.counters.connections, server.counters.calls) == (1, 5)

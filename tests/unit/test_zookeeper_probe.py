@@ -54,12 +54,20 @@ def test_a_deadline_before_the_patience_ends_is_kept(refusing: int) -> None:
 
 def test_a_server_that_is_just_starting_is_found() -> None:
     """It listens before the patience is over, and opens a session later."""
-    opened = threading.Event()
+
+    class Opened(threading.Event):
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            if self.waits == 1:
+                server.listen()
+            else:
+                self.set()
+            return super().wait(timeout)
+
     with closing(socket.socket()) as server:
         server.bind((HOST, 0))
-        timers = [threading.Timer(PATIENCE_SECONDS / 4, server.listen), threading.Timer(1.5, opened.set)]
-        for timer in timers:
-            timer.start()
+        opened = Opened()
         assert why_unanswered(opened, [(HOST, server.getsockname()[1])], 30.0) is None
-        for timer in timers:
-            timer.join()
+    assert opened.waits == 2
