@@ -97,8 +97,11 @@ def _told(*_: object) -> NoReturn:
 
 
 def _tally(task: Task) -> Tally:
-    kinds: dict[str, type[Tally]] = {"member": MemberTally, "storm": StormTally}
-    return kinds.get(task.listener, SpreadTally if task.spread else Tally)(task.expected)
+    if task.listener == "member":
+        return MemberTally(task.expected, Path(task.ids_file))
+    if task.listener == "storm":
+        return StormTally(task.expected)
+    return (SpreadTally if task.spread else Tally)(task.expected)
 
 
 def _listen(task: Task, tally: Tally, subscription: Subscription) -> None:

@@ -101,6 +101,7 @@ def _come_and_go(setup: Setup, queue: Queue, members: list[Consumer]) -> tuple[i
         guest.ready()
         members.append(guest)
         _spread_over(setup, queue, [*names, "guest"])
+        wait_until(guest.ids.exists, "the guest has handled something")
         time.sleep(_SETTLE_SECONDS)
         went = time.monotonic_ns()
         guest.stop()

@@ -46,7 +46,7 @@ def idle(setup: Setup) -> Result:
     assert setup.host_pid is not None, "the engine is the bench's own"
     with ExitStack() as stack:
         queues = stack.enter_context(_queues(setup, setup.subscriptions))
-        wait_until(lambda: not workers(setup.client), "the subscriptions of earlier cases are served no more")
+        _forgotten(setup, 0)
         without = resident_mib(setup.host_pid)
         sleepers = stack.enter_context(_attached(setup, queues, setup.subscriptions))
         time.sleep(_SETTLE_SECONDS)
@@ -62,10 +62,15 @@ def idle(setup: Setup) -> Result:
 
 
 @contextmanager
-def asleep(setup: Setup, subscriptions: int) -> Iterator[Asleep]:
-    """So many subscriptions, or a few more, to which nothing comes; each has its worker."""
-    with _queues(setup, subscriptions) as queues, _attached(setup, queues, subscriptions) as sleepers:
+def asleep(setup: Setup, subscriptions: int, beside: int) -> Iterator[Asleep]:
+    """So many subscriptions, or a few more, to which nothing comes, `beside` others; each has its worker."""
+    with _queues(setup, subscriptions) as queues, _attached(setup, queues, subscriptions, beside) as sleepers:
         yield sleepers
+
+
+def _forgotten(setup: Setup, beside: int) -> None:
+    """Wait until nothing is served but those of whom that is known."""
+    wait_until(lambda: workers(setup.client) == beside, "the subscriptions of earlier cases are served no more")
 
 
 def _wake(setup: Setup, sleepers: Asleep) -> Result:
@@ -94,13 +99,14 @@ def _queues(setup: Setup, subscriptions: int) -> Iterator[list[Queue]]:
 
 
 @contextmanager
-def _attached(setup: Setup, queues: list[Queue], subscriptions: int) -> Iterator[Asleep]:
-    each, before = -(-subscriptions // len(queues)), workers(setup.client)
+def _attached(setup: Setup, queues: list[Queue], subscriptions: int, beside: int = 0) -> Iterator[Asleep]:
+    each = -(-subscriptions // len(queues))
+    _forgotten(setup, beside)
     process = Child("sleepers", Task(setup.zookeeper, [queue.name for queue in queues], each, 1))
     try:
         process.ready()
         found = Asleep(queues, each, process)
-        all_there = before + found.count
+        all_there = beside + found.count
         wait_until(lambda: workers(setup.client) >= all_there, "all have a worker", ATTACH_SECONDS, pause=1.0)
         yield found
     finally:

@@ -102,14 +102,18 @@ class SpreadTally(Tally):
 
 
 class MemberTally(SpreadTally):
-    """Keeps the time of each message as well."""
+    """Keeps the time of each message as well. The file for the ids is there, and empty, from the first message on."""
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, ids: Path) -> None:
         super().__init__(expected)
         self.times = array("q")
+        self._ids = ids
+        ids.unlink(missing_ok=True)
 
     def message(self, message: Message) -> None:
         """As SpreadTally.message."""
+        if not self.times:
+            self._ids.touch()
         self.times.append(time.monotonic_ns())
         super().message(message)
 

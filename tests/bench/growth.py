@@ -86,7 +86,7 @@ def subscriptions(given: Given) -> Iterator[Found]:
         there = 1
         for at in given.places(1, 10, 100, 1000, 10_000):
             if at > there:
-                there += stack.enter_context(asleep(setup, at - there)).count
+                there += stack.enter_context(asleep(setup, at - there, beside=there - 1)).count
             yield _each(there, live(setup))
 
 
