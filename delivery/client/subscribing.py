@@ -200,7 +200,10 @@ class SubscriptionsFace(ABC):
         self._open().delete_subscription(queue, name)
 
     def parked(self, queue: str, subscription: str) -> list[tuple[int, ParkedKey]]:
-        """The keys of a subscription that wait, with their partitions. Raises UnknownQueue, UnknownSubscription."""
+        """The keys of a subscription that wait, with their partitions, as they are saved: a moment after it happened.
+
+        Raises UnknownQueue, UnknownSubscription.
+        """
         return self._open().parked(queue, subscription)
 
     def release(self, queue: str, subscription: str, keys: Collection[bytes] | None = None) -> int:

@@ -35,7 +35,7 @@ from tests.integration.several import Steady
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 QUEUE, NAME, PARTITIONS, WINDOW = "orders", "recorder", 6, 300
-SESSION_SECONDS = 3.0
+SESSION_SECONDS, SESSION_LONG = 3.0, 15.0
 SOON = 20.0
 """Seconds in which work moves after a session or two: long before the hosts look at everything anew."""
 
@@ -46,10 +46,11 @@ class Stage:
     def __init__(self, running: Engine, catalog: Catalog, folder: Path) -> None:
         self.running, self.catalog, self.folder = running, catalog, folder
         self.members: dict[str, RecordingSubscriber] = {}
+        self.session_seconds = SESSION_SECONDS
 
     def join(self, member: str, kind: Kind = "shared") -> None:
         self.members[member] = made = RecordingSubscriber(
-            self.running, QUEUE, self.folder, kind=kind, member=member, session_seconds=SESSION_SECONDS
+            self.running, QUEUE, self.folder, kind=kind, member=member, session_seconds=self.session_seconds
         )
         made.start()
 
@@ -74,7 +75,8 @@ class Stage:
 @pytest.fixture
 def stage(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Stage]:
     with ExitStack() as stack:
-        running = stack.enter_context(hosted(zookeeper, tmp_path, "--set", f"window_messages={WINDOW}"))
+        options = ("--session-timeout", f"{SESSION_LONG:g}s", "--set", f"window_messages={WINDOW}")
+        running = stack.enter_context(hosted(zookeeper, tmp_path, *options))
         with connect(running.address) as client:
             client.create_queue(QUEUE, partitions=PARTITIONS)
             client.create_queue("one", partitions=1)
@@ -88,6 +90,7 @@ def stage(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_members_that_come_and_go_share_the_partitions_and_nothing_comes_twice(stage: Stage) -> None:
+    stage.session_seconds = SESSION_LONG  # none of them is killed, and none may be given up
     stage.join("a")
     with Steady(stage.running.address, QUEUE, PARTITIONS) as steady:
         eventually(lambda: stage.shares() == {"a": 6}, "the only one gets everything")

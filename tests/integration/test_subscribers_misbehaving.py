@@ -47,6 +47,7 @@ def test_a_subscriber_that_never_answers_keeps_its_position_and_others_get_every
         before = memory(running.host.pid)
         published = by_partition(queue.put_many([bytes(1000)] * 40_000))
         eventually(lambda: healthy.distinct() == 40_000, "everything at the healthy subscriber", 60)
+        eventually(lambda: hanging.count() >= 1, "its first message")
         assert hanging.count() == 1
         check_checkpoints(running.address, queue_name, "hanging", published, hanging.ids())
         seen = judged(client, queue_name, "hanging", "handler_stuck").observation

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def running(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Engine]:
-    with hosted(zookeeper, tmp_path) as started:
+    with hosted(zookeeper, tmp_path, "--session-timeout", "10s") as started:
         yield started
 
 

@@ -55,7 +55,7 @@ def test_a_subscriber_that_is_behind_and_quicker_than_what_was_published_catches
         heard.append(message)
 
     subscriber = Subscriber("billing", zookeeper=config.zookeeper)
-    subscriber.subscribe("orders", flow=Flow(window_messages=5), listener=on_order)
+    subscriber.subscribe("orders", flow=Flow(window_messages=50), listener=on_order)
     with subscriber:
         found = judged(client, "orders", "billing", "catching_up")
         assert found.observation.trend is not None

@@ -138,7 +138,7 @@ def test_a_handshake_that_is_never_answered_is_given_up_while_the_session_lives(
         server.kill()
         with contextlib.ExitStack() as taken:
             forgetful = taken.enter_context(socket.create_server((host, int(port))))
-            forgetful.settimeout(4.0)
+            forgetful.settimeout(15.0)
             for _ in range(2):
                 taken.enter_context(forgetful.accept()[0])
         server.start()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from delivery.config import HostConfig
+from delivery.embedded.ports import free_port
 from delivery.errors import (
     ConfigError,
     HootError,
@@ -49,8 +50,7 @@ def test_settings_that_cannot_be_are_all_named_at_once() -> None:
 
 
 def test_without_a_zookeeper_the_start_says_so(config: HostConfig) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_port(None)}"
     with (
         pytest.raises(MetadataUnavailable, match="no ZooKeeper answers"),
         RunningHost(msgspec.structs.replace(config, zookeeper=nobody)),

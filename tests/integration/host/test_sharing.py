@@ -22,24 +22,27 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PARTITIONS, WINDOW = 12, 500
 Story = Callable[[Several, Watcher], None]
+Start = Callable[..., AbstractContextManager[Several]]
 
 
 @pytest.fixture
-def start(zookeeper_hosts: str, catalog: Catalog, tmp_path: Path) -> Callable[[int], AbstractContextManager[Several]]:
+def start(zookeeper_hosts: str, catalog: Catalog, tmp_path: Path) -> Start:
     """Starts that many hosts on the queue."""
     catalog.create_queue("orders", QueueSettings(partitions=PARTITIONS))
-    return lambda count: several(zookeeper_hosts, catalog, tmp_path, count, "--set", f"window_messages={WINDOW}")
+    options = ("--set", f"window_messages={WINDOW}")
+    return lambda count, *more: several(zookeeper_hosts, catalog, tmp_path, count, *options, *more)
 
 
 @pytest.fixture
-def three(start: Callable[[int], AbstractContextManager[Several]]) -> Iterator[Several]:
+def three(start: Start) -> Iterator[Several]:
     with start(3) as found:
         yield found
 
 
 @pytest.fixture
-def two(start: Callable[[int], AbstractContextManager[Several]]) -> Iterator[Several]:
-    with start(2) as found:
+def two(start: Start) -> Iterator[Several]:
+    """Whose sessions last: nobody kills them."""
+    with start(2, "--session-timeout", "15s") as found:
         yield found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import pytest
 import trio
 
 from delivery.embedded import EmbeddedZooKeeper
+from delivery.embedded.ports import free_port
 from delivery.errors import (
     SubscriptionBusy,
     UnknownQueue,
@@ -164,8 +164,7 @@ def test_a_dead_listener_whose_port_another_program_took_is_replaced(
 
 def test_a_fixed_port_can_be_used_again_after_a_kill(queue: Catalog, make: Callable[..., Subscriber]) -> None:
     """The new subscriber listens before it looks who is alive: what answers at the old address is itself."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port(None)
     subscriber = make(port=port)
     subscribed(subscriber)
     subscriber.start()

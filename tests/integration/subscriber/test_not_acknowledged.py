@@ -117,6 +117,7 @@ def test_a_callback_that_outstays_its_limit_is_told_of_as_stuck_and_keeps_only_i
             queue.put_many([NewMessage(b"%s%d" % (key, number), key=key) for key in (b"a", b"b")])
         eventually(lambda: client.subscription_info(queue_name, "mail").lag == 0, "the position moves on", SECONDS)
         eventually(lambda: heard == [b"b%d" % number for number in range(5)], "the other key", SECONDS)
+        eventually(lambda: len(client.parked(queue_name, "mail")) == 1, "it is parked, and that is saved", SECONDS)
         [(_, parked)] = client.parked(queue_name, "mail")
         assert (parked.key, parked.failures) == (b"a", 1)
         assert "takes longer than 0.4 s, and still runs" in parked.last_error

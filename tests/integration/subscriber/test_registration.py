@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import trio
 
+from delivery.embedded.ports import free_port
 from delivery.errors import (
     ConfigError,
     HootError,
@@ -220,8 +221,7 @@ def test_a_port_that_is_taken_is_refused(queue: Catalog, make: Callable[..., Sub
 
 
 def test_without_zookeeper_the_start_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port(None)
     subscriber = Subscriber(NAME, f"127.0.0.1:{port}")
     subscribed(subscriber)
     with pytest.raises(MetadataUnavailable, match=f"127.0.0.1:{port}"):
