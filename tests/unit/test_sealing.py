@@ -129,6 +129,7 @@ def test_a_metastore_that_is_away_delays_nothing_and_is_told_later(catalog: Cata
         await pass_by(GATHERS)
         assert (sealing.due, told(catalog, 0)) == (1, None)
         await pass_by(PAUSE_SECONDS)
+        assert told(catalog, 0) is None, "not again at once"
         await pass_by(GATHERS)
         assert told(catalog, 0) == tuple(first)
 

@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from delivery.cluster.hosts.probe import is_gone
 from delivery.cluster.hosts.table import HostTable
+from delivery.cluster.partition import OwnedPartition
 from delivery.cluster.sharing import takeover
 from delivery.cluster.sharing.placement import before
 from delivery.errors import CorruptRecord, MetadataUnavailable, StorageUnavailable
@@ -64,7 +65,13 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
 
     async def story(company: Company) -> None:
         taken: list[int] = []
-        company.scene.ownership.on_taken(lambda owned: taken.append(owned.key.partition))
+        times: list[float] = []
+
+        def note(owned: OwnedPartition) -> None:
+            taken.append(owned.key.partition)
+            times.append(trio.current_time())
+
+        company.scene.ownership.on_taken(note)
         held_by(company, "h", 22)
         async with trio.open_nursery() as nursery:
             await waiting(company, nursery)
@@ -72,7 +79,8 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
             survivors = [host for host in company.hosts.all if host.host != "h"]
             first = {p for p in range(20) if not before("orders", p, ME, survivors)}
             assert 0 < len(first) < 20
-            monkeypatch.setattr(takeover, "STEP_SECONDS", 2.0)
+            monkeypatch.setattr(takeover, "STEP_SECONDS", step := 2.0)
+            begun = trio.current_time()
             if how == "session":
                 company.leave("h")
             else:
@@ -80,6 +88,7 @@ def test_a_dead_owners_partitions_fall_at_once_to_those_who_are_first_and_to_oth
                 company.hosts.mark(company.cluster.live["h"], dead=True)
             await eventually(lambda: len(taken) == 20)
             assert set(taken[: len(first)]) == first
+            assert times[len(first)] - begun >= step
 
     together(Company(other("h", 22), other("i", 23), cluster=wide()), story)
 
