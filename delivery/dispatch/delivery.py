@@ -282,7 +282,9 @@ class Delivery:
         return crew, crew.run
 
     async def _unless_draining(self, wait: Callable[[], Awaitable[T]]) -> T | None:
-        """What `wait` gives, None when `drain` ended it."""
+        """What `wait` gives, None when `drain` ended it, or was called before."""
+        if self._draining:
+            return None
         with trio.CancelScope() as scope:
             self._waiting[scope] = None
             try:

@@ -50,15 +50,13 @@ def _slow_watches(kazoo: ModuleType) -> None:
     dispatch = handler.dispatch_callback
 
     def late(self: object, callback: Any) -> None:
-        if callback.type == "watch":
-            due = time.monotonic() + _chance.random() * WATCH_SECONDS
+        due = time.monotonic() + _chance.random() * WATCH_SECONDS
 
-            def call(*event: object) -> None:
-                _never.wait(max(0.0, due - time.monotonic()))
-                callback.func(*event)
+        def call(*event: object) -> None:
+            _never.wait(max(0.0, due - time.monotonic()))
+            callback.func(*event)
 
-            callback = callback._replace(func=call)
-        dispatch(self, callback)
+        dispatch(self, callback._replace(func=call) if callback.type == "watch" else callback)
 
     handler.dispatch_callback = late
 

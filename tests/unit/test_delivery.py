@@ -256,11 +256,15 @@ def test_when_the_partition_goes_to_another_host_the_delivery_waits_for_its_retu
     told(partitions, story)
 
 
-def test_a_delivery_that_waits_for_a_partition_ends_at_once_when_it_is_drained() -> None:
-    partitions = ScriptedPartitions()
+@pytest.mark.parametrize("owned", [(), (ScriptedOwned(),)], ids=["waits for a partition", "serves one"])
+def test_a_delivery_ends_at_once_when_it_is_drained(
+    monkeypatch: pytest.MonkeyPatch, owned: tuple[ScriptedOwned, ...]
+) -> None:
+    monkeypatch.setattr(PAUSE, 60.0)
+    partitions = ScriptedPartitions(*owned)
 
     async def story(delivery: Delivery) -> None:
-        await eventually(lambda: partitions.asked == 1)
+        await eventually(lambda: partitions.asked == 1 and len(delivery.workers) == len(owned))
         delivery.drain()
 
     told(partitions, story)
