@@ -68,11 +68,14 @@ class Cut(msgspec.Struct, frozen=True):
 class Cutter:
     """The rows of one task on their way into batches. Holds a block of them at most."""
 
-    def __init__(self, origin: Origin, queue: str, find: Callable[[str], QueueRecord]) -> None:
-        """`queue` is where all rows go, "" when each names its own; `find` raises UnknownQueue."""
+    def __init__(self, origin: Origin, queue: str, find: Callable[[str], QueueRecord], *, alone: bool = True) -> None:
+        """`queue` is where all rows go, "" when each names its own; `find` raises UnknownQueue.
+
+        `alone` says that these are all rows of the task, and not a piece of them.
+        """
         if not 0 <= origin.round <= ROUNDS_MAX:
             raise InvalidRequest(f"micro-batch {origin.round} cannot be numbered")
-        self._origin, self._queue, self._find = origin, queue, find
+        self._origin, self._queue, self._find, self._alone = origin, queue, find, alone
         self._known: dict[str, QueueRecord] = {}
         self._block: list[pa.RecordBatch] = []
         self._count = self._bytes = self._blocks = 0
@@ -107,7 +110,7 @@ class Cutter:
         self._bytes += size
 
     def _of_block(self, *, last: bool) -> Iterator[Cut]:
-        block, only = _joined(self._block), last and not self._blocks
+        block, only = _joined(self._block), last and not self._blocks and self._alone
         self._block, self._count, self._bytes, self._blocks = [], 0, 0, self._blocks + 1
         if self._queue:
             yield from self._of_queue(self._queue, block, only=only)

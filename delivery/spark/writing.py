@@ -101,7 +101,9 @@ def write_paced(zookeeper: str, queue: str, origin: Origin, rows: Iterable[pa.Re
         began = time.monotonic()
         for piece in paced(rows, rate):
             time.sleep(max(0.0, began + piece.due - time.monotonic()))
-            cutter = Cutter(msgspec.structs.replace(origin, round=piece.number), queue, hosts.queue)
+            part = msgspec.structs.replace(origin, round=piece.number)
+            # Which rows are a piece is a matter of their order: a batch of others is never these in another order.
+            cutter = Cutter(part, queue, hosts.queue, alone=False)
             with Outlets(lambda cut: store(hosts, cut)) as outlets:
                 _put_all(cutter, piece.rows, outlets)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import pytest
@@ -19,13 +21,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from delivery.batch import open_batch
 from delivery.errors import AnsweredLongAgo, HootError, InvalidRequest, SequenceReused, StorageUnavailable
 from delivery.metastore.records import QueueRecord
 from delivery.model import QueueSettings
-from delivery.spark.cutting import Cut
+from delivery.spark import writing
+from delivery.spark.cutting import Cut, Origin
 from delivery.spark.planning import Engine
 from delivery.spark.sinkoptions import write_options
-from delivery.spark.writing import BATCHES_MAX, BYTES_MAX, Outlets, RowsDiffer, fits, store
+from delivery.spark.writing import BATCHES_MAX, BYTES_MAX, Outlets, RowsDiffer, fits, store, write_paced, write_task
+from tests.unit.spark_rows import arrow
 
 TEXT, BYTES, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 
@@ -167,3 +172,51 @@ def test_a_task_that_has_other_rows_when_it_runs_again_is_told_unless_they_only_
     store_with(SequenceReused("batch 1 is not the one that was taken"), whole=True)
     with pytest.raises(RowsDiffer, match="stored other rows in orders/0"):
         store_with(SequenceReused("batch 1 is not the one that was taken"))
+
+
+class Remembering:
+    """An engine whose hosts remember each batch by its number, and take no other one under it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[int, int], list[bytes]] = {}
+
+    def queue(self, _: str) -> QueueRecord:
+        return ORDERS
+
+    def publish(self, _: QueueRecord, partition: int, data: bytes) -> None:
+        batch = open_batch(data)
+        if self.stored.setdefault((partition, batch.header.producer_sequence), batch.bodies()) != batch.bodies():
+            raise SequenceReused("it is not the one that was taken")
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Remembering:
+    found = Remembering()
+
+    @contextmanager
+    def engine(*_: object) -> Iterator[Remembering]:
+        yield found
+
+    monkeypatch.setattr(writing, "engine", engine)
+    return found
+
+
+ROWS = arrow([{"value": b"%d" % number} for number in range(10)], "value")
+
+
+def test_rows_at_a_pace_that_shift_when_the_task_runs_again_are_told(hosts: Remembering) -> None:
+    origin = Origin("a write", 0)
+    write_paced("zk:1", "orders", origin, [ROWS[:4]], 10)
+    write_paced("zk:1", "orders", origin, [ROWS[:1], ROWS[1:4]], 10)
+    assert list(hosts.stored.values()) == [[b"0", b"1"], [b"2", b"3"]]
+    with pytest.raises(RowsDiffer):
+        write_paced("zk:1", "orders", origin, [ROWS[2:]], 10)
+
+
+def test_rows_that_fit_one_batch_may_come_in_another_order_but_not_at_a_pace(hosts: Remembering) -> None:
+    turned = ROWS.take([1, 0])
+    write_task("zk:1", "orders", Origin("a write", 0), [ROWS[:2]])
+    write_task("zk:1", "orders", Origin("a write", 0), [turned])
+    assert list(hosts.stored.values()) == [[b"0", b"1"]]
+    with pytest.raises(RowsDiffer):
+        write_paced("zk:1", "orders", Origin("a write", 0), [turned], 10)
