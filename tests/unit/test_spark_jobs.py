@@ -21,8 +21,9 @@ from delivery.spark.jobs.failing import plainly
 from delivery.spark.jobs.files import Files
 from delivery.spark.jobs.running import JobFailed
 from delivery.spark.jobs.storing import settled
+from delivery.spark.options import Edge
 from delivery.spark.pacing import paced
-from delivery.spark.ranges import Held, Span
+from delivery.spark.ranges import Held, Span, begin, end
 from delivery.spark.sinkoptions import write_options
 
 PLACE = ("orders", 0)
@@ -33,7 +34,9 @@ PLACE = ("orders", 0)
     [
         (Held(10, 90, 5, 0), 0, LATEST, (9, 90)), (Held(10, 90, 5, 0), 20, 50, (20, 50)),
         (Held(10, 90, 5, 0), 0, 200, (9, 90)), (Held(10, 90, 5, 0), 60, 50, (60, 60)),
-        (Held(10, 90, 5, 0), 0, 5, (9, 9)), (Held(91, 90, 0, 0), 0, LATEST, (90, 90)), (Held(0, 0, 0, 0), 7, 9, (0, 0)),
+        (Held(10, 90, 5, 0), 0, 5, (9, 9)), (Held(10, 90, 5, 0), 200, LATEST, (90, 90)),
+        (Held(10, 90, 5, 0), 200, 300, (90, 90)), (Held(91, 90, 0, 0), 0, LATEST, (90, 90)),
+        (Held(0, 0, 0, 0), 7, 9, (0, 0)),
     ],
 )  # fmt: skip
 def test_a_job_takes_what_is_held_between_its_ends(
@@ -41,6 +44,9 @@ def test_a_job_takes_what_is_held_between_its_ends(
 ) -> None:  # fmt: skip
     span = within(PLACE, held, after, until)
     assert (span.after, span.until) == found
+    first, behind = (Edge("ids", each={"orders": {0: number + 1}}) for number in found)
+    asked = begin(first, PLACE, held, strict=True), end(behind, PLACE, held, strict=True)
+    assert asked == found, "and a read of that stretch is not refused"
 
 
 def pinned(last: int, **changes: object) -> Pinned:

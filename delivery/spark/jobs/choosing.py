@@ -93,14 +93,15 @@ def pin(hosts: Engine, chosen: Chosen) -> Pinned:
     if after == LATEST:
         raise InvalidRequest("a job that begins with the latest has nothing to read")
     held = hosts.held((chosen.queue, number) for number in range(record.settings.partitions))
-    ends = {place: one.last_id for place, one in held.items()}
     if chosen.isolation == "committed":
         decided = {place: one.last_id for place, one in hosts.held(held, chosen.isolation).items()}
-        until = decided_end(until, [(end, decided[place]) for place, end in ends.items()])
-        ends = {place: min(end, decided[place]) for place, end in ends.items()}
+        until = decided_end(until, [(one.last_id, decided[place]) for place, one in held.items()])
+        held = {
+            place: msgspec.structs.replace(one, last_id=min(one.last_id, decided[place])) for place, one in held.items()
+        }
     taken = chosen.partitions or range(record.settings.partitions)
     spans = [
-        within(place, one, after, until) if place[1] in taken else Span(*place, ends[place], ends[place])
+        within(place, one, after, until) if place[1] in taken else Span(*place, one.last_id, one.last_id)
         for place, one in held.items()
     ]
     counts = {span.partition: span.messages for span in hosts.counted(spans)}
@@ -119,7 +120,7 @@ def with_end(chosen: Chosen) -> Chosen:
 
 def within(place: tuple[str, int], held: Held, after: int, until: int) -> Span:
     """What lies in a partition above `after` and up to `until`, which may be LATEST."""
-    first = max(after, held.first_id - 1) if held.messages else held.last_id
+    first = min(max(after, held.first_id - 1), held.last_id) if held.messages else held.last_id
     last = held.last_id if until == LATEST else min(until, held.last_id)
     return Span(*place, first, max(first, last))
 
