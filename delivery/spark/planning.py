@@ -29,6 +29,8 @@ from delivery.spark.ranges import Held, Place, Span, begin, divided, end, pieces
 from delivery.spark.tables import check_tables
 
 ASKED_AT_ONCE: Final = 8
+LOCATED_AT_ONCE: Final = 1000
+"""Ids that are asked for: what hosts answer at most."""
 PATIENCE_SECONDS: Final = 120.0
 """What is under way waits so long for a host or ZooKeeper that is away; what begins does not."""
 PAUSE_SECONDS: Final = 0.5
@@ -112,7 +114,13 @@ class Engine:
     def located(self, span: Span, counts: Sequence[int]) -> list[int]:
         """The ids up to which the span has so many messages."""
         place = (span.queue, span.partition)
-        return list(self.call(*place, "locateMessages", *place, span.after, span.until, counts)) if counts else []
+        return [
+            number
+            for at in range(0, len(counts), LOCATED_AT_ONCE)
+            for number in self.call(
+                *place, "locateMessages", *place, span.after, span.until, counts[at : at + LOCATED_AT_ONCE]
+            )
+        ]
 
     def queue(self, name: str) -> QueueRecord:
         """A queue. Raises UnknownQueue, MetadataUnavailable."""

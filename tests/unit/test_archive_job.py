@@ -17,7 +17,7 @@ from delivery.spark.jobs.archive import Job
 from delivery.storage.archive.files import Reader
 from delivery.storage.archive.names import named, path_of
 from delivery.storage.archive.writing import Stretch, Written
-from tests.archives import DAY_MS, START_MS, Scene
+from tests.archives import AGED, DAY_MS, START_MS, Scene
 from tests.stores import batches_of
 
 
@@ -58,6 +58,16 @@ def test_a_dry_run_tells_what_would_be_and_touches_nothing(scene: Scene) -> None
     assert [(one.partition, one.files, one.messages, one.bytes) for one in planned] == [(0, 2, 18, 0), (1, 2, 18, 0)]
     assert not scene.folder.exists()
     assert scene.catalog.queue("orders").settings.archive is None
+
+
+def test_a_partition_of_which_retention_has_dropped_everything_is_no_work(scene: Scene) -> None:
+    scene.store.trim(scene.keys[0], AGED, START_MS + 99 * DAY_MS)
+    job = scene.job()
+    job._read()
+    assert len([one for one in job._plan() if one.partition == 0]) <= 1
+    assert scene.run() == 18
+    scene.all[0] = []
+    scene.check()
 
 
 def test_the_engines_own_batches_are_archived_too(scene: Scene) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
+from typing import Any, cast
 
 import pytest
 
+from delivery.api.reading import LOCATED_MAX
+from delivery.client.calls import Calls
 from delivery.errors import HootError, InvalidRequest, MetadataUnavailable, ProtocolError
+from delivery.metastore.catalog import Catalog
 from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.idl import load_idl
 from delivery.rpc.protocol import decode_call, encode_refusal, encode_result
 from delivery.spark import planning
-from delivery.spark.planning import engine, patiently
+from delivery.spark.planning import Engine, engine, patiently
 from delivery.spark.ranges import Held, Span
 
 PLACE = ("orders", 0)
@@ -75,3 +80,27 @@ def test_a_host_that_is_too_old_is_one_clear_error_before_anything_is_read(older
         assert hosts.held([PLACE]) == {PLACE: Held(1, 9, 9, 900)}, "and ZooKeeper is not asked for it"
         with pytest.raises(ProtocolError, match=r"the peer refused countMessages: .* it is older than this program"):
             hosts.tasks([Span(*PLACE, 0, 9)], 0)
+
+
+class Full:
+    """A host with a partition of 10,000 messages, whose ids are their numbers."""
+
+    def call(self, queue: str, partition: int, method: str, *args: Any, timeout: float) -> Any:
+        if method == "countMessages":
+            return 10_000
+        assert method == "locateMessages"
+        counts: list[int] = args[-1]
+        assert 1 <= len(counts) <= LOCATED_MAX, "a host refuses more"
+        return counts
+
+
+def alone(calls: object) -> Engine:
+    """An engine whose hosts answer so, and that has no ZooKeeper."""
+    return Engine(lambda: cast("Catalog", None), cast("Calls", calls), cast("Calls", calls), 0)
+
+
+def test_a_partition_is_divided_into_more_tasks_than_a_host_answers_for_at_once() -> None:
+    tasks = alone(Full()).tasks([Span(*PLACE, 0, 10_000)], 2500)
+    assert len(tasks) == 2500
+    assert all(one.until == other.after for one, other in pairwise(tasks))
+    assert (tasks[0].after, tasks[-1].until, sum(one.messages for one in tasks)) == (0, 10_000, 10_000)

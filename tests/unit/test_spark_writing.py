@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -178,7 +178,7 @@ class Remembering:
     """An engine whose hosts remember each batch by its number, and take no other one under it."""
 
     def __init__(self) -> None:
-        self.stored: dict[tuple[int, int], list[bytes]] = {}
+        self.stored: dict[tuple[int, int], Sequence[bytes]] = {}
 
     def queue(self, _: str) -> QueueRecord:
         return ORDERS

@@ -135,7 +135,8 @@ class Job:
         for number in self._partitions:
             there = held[name, number]
             end = there.last_id if self._end is None else min(self._end, there.last_id)
-            days += _days(Span(name, number, self._until(number), end), there.first_id)
+            # Of a partition that retention has emptied all below its end is gone: no day of it is to be looked at.
+            days += _days(Span(name, number, self._until(number), end), there.first_id or there.last_id)
         # Days without messages as well: what the engine keeps for transactions counts for none, and is archived, too.
         spans = self._hosts.tasks(days, 0, empty=True)
         return [
