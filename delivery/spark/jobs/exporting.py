@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from pyspark.sql import DataFrame, Observation, SparkSession, functions as F  # noqa: N812 - as Spark's own texts do
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions as F  # noqa: N812 - as Spark's own texts do
 
 from delivery.errors import InvalidRequest
+from delivery.model import PARTITIONS_MAX
 from delivery.spark.jobs.choosing import Chosen, pin
 from delivery.spark.jobs.failing import told_plainly
 from delivery.spark.jobs.files import BROKEN, COLUMNS, Files, Form, read_files, write_files
@@ -16,6 +17,7 @@ from delivery.spark.jobs.running import Progress, silent
 from delivery.spark.jobs.storing import TASKS, Partitions, check_rows, in_order, store
 from delivery.spark.planning import engine
 
+_NAME: Final = "_name"
 _FILE: Final = "_file"
 _BLOCK: Final = "_block"
 _LINE: Final = "_line"
@@ -104,22 +106,37 @@ def _looked_through(rows: DataFrame) -> _Seen:
         F.first(broken, ignorenulls=True).alias("example"),
         F.count_if(F.col("value").isNull()).alias("empty"),
         F.count_if(placed).alias("placed"),
+        (F.min("partition") if numbered else F.lit(0)).alias("least"),
         (F.max("partition") if numbered else F.lit(0)).alias("last"),
-        F.sum(F.xxhash64(*(name for name in rows.columns if name != BROKEN)).cast("decimal(38,0)")).alias("digest"),
+        F.sum(_hashed(rows).cast("decimal(38,0)")).alias("digest"),
     ).first()
     assert found is not None, "an aggregate has a row"
     if found.broken:
         raise InvalidRequest(f"{found.broken} of {found.messages} lines cannot be read: {found.example[:80]!r}")
     if found.empty:
         raise InvalidRequest(f"{found.empty} of {found.messages} rows have no value")
+    for number in (found.least, found.last):
+        if number is not None and not 0 <= number < PARTITIONS_MAX:
+            raise InvalidRequest(f"partitions are 0 to {PARTITIONS_MAX - 1}, and a row names {number}")
     partitions = int(found.last) + 1 if found.messages and found.placed == found.messages else 0
     return _Seen(found.messages, partitions, str(found.digest))
+
+
+def _hashed(rows: DataFrame) -> Column:
+    """A number for each row. Hashing skips what is null, so that a row must also say what is."""
+    columns = [F.col(name) for name in COLUMNS.split(",") if name in rows.columns]
+    absent = [F.col(name).isNull() if name in rows.columns else F.lit(True) for name in COLUMNS.split(",")]
+    if "headers" in rows.columns:
+        absent.append(F.transform("headers", lambda one: one["value"].isNull()))
+    return F.xxhash64(*columns, *absent)
 
 
 def _ordered(rows: DataFrame, seen: _Seen) -> DataFrame:
     rows = rows.drop(BROKEN)
     if seen.partitions:
         return in_order(rows, seen.partitions)
-    place = [F.col("_metadata.file_path").alias(_FILE), F.col("_metadata.file_block_start").alias(_BLOCK)]
+    told = {_NAME: "file_name", _FILE: "file_path", _BLOCK: "file_block_start"}
+    place = [F.col(f"_metadata.{field}").alias(name) for name, field in told.items()]
     lines = rows.select("*", *place, F.monotonically_increasing_id().alias(_LINE))
-    return lines.repartition(TASKS, _FILE).sortWithinPartitions(_FILE, _BLOCK, _LINE)
+    # Which task stores a row is a part of what keeps it from being stored twice, and the folder may be another one then.
+    return lines.repartition(TASKS, _NAME).sortWithinPartitions(_NAME, _FILE, _BLOCK, _LINE)

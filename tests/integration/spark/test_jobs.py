@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,8 +107,10 @@ def test_files_of_others_keep_the_order_of_their_lines_and_broken_ones_store_not
 ) -> None:
     queue = empty(running, "others", partitions=2)
     (tmp_path / "a.csv").write_text("key,value\n" + "".join(f"k{n % 5},a{n:03}\n" for n in range(300)))
-    for _ in range(2):
-        import_files(spark, Files(str(tmp_path / "a.csv"), "csv"), running.address, queue)
+    for folder in ("here", "here", "elsewhere", "and/more", "again"):
+        (tmp_path / folder).mkdir(exist_ok=True, parents=True)
+        shutil.copy(tmp_path / "a.csv", tmp_path / folder)
+        import_files(spark, Files(str(tmp_path / folder / "a.csv"), "csv"), running.address, queue)
     found = stored(running, queue)
     assert sorted(one.body.decode() for one in found) == [f"a{n:03}" for n in range(300)]
     for key in {one.key for one in found}:
@@ -120,14 +123,36 @@ def test_files_of_others_keep_the_order_of_their_lines_and_broken_ones_store_not
     (tmp_path / "e.csv").write_text('value,headers,partition\nx,"[{",\nx,[],\nx,,seven\n')
     (tmp_path / "f.json").write_text('{"key": "x"}\n')
     (tmp_path / "d.csv").write_text("vale\nx\n")
+    (tmp_path / "g.json").write_text('{"value": "x", "partition": 2000000000, "offset": 1}\n')
+    (tmp_path / "h.json").write_text('{"value": "x", "partition": -1, "offset": 1}\n')
     broken: list[tuple[str, Form, str]] = [
         ("b.json", "json", "1 of 2 lines"), ("c.json", "json", "1 of 3 lines.*%%%"), ("d.csv", "csv", "mean 'value'"),
         ("e.csv", "csv", "2 of 3 lines"), ("f.json", "json", "1 of 1 rows have no value"), ("none", "csv", "none"),
+        ("g.json", "json", "names 2000000000"), ("h.json", "json", "names -1"),
     ]  # fmt: skip
     for name, form, says in broken:
         with pytest.raises(InvalidRequest, match=says):
             import_files(spark, Files(str(tmp_path / name), form), running.address, queue)
     assert len(stored(running, queue)) == 300
+
+
+def test_what_has_nothing_in_another_column_is_another_import(
+    running: Engine, spark: SparkSession, tmp_path: Path
+) -> None:
+    queue = empty(running, "holes", partitions=1)
+    rows = [
+        '"key": "a"', '"topic": "a"', '"headers": [{"key": "a"}, {"key": "b", "value": "c"}]',
+        '"headers": [{"key": "a", "value": "b"}, {"key": "c"}]',
+    ]  # fmt: skip
+    identities = set()
+    for row in rows:
+        (tmp_path / "x.json").write_text(f'{{"value": "x", {row}}}\n')
+        identities.add(import_files(spark, Files(str(tmp_path / "x.json"), "json"), running.address, queue).identity)
+    assert len(identities) == len(rows)
+    found = {(one.key, one.topic, *one.headers.items()) for one in stored(running, queue)}
+    assert found == {
+        (b"a", ""), (None, "a"), (None, "", ("a", b""), ("b", b"c")), (None, "", ("a", b"b"), ("c", b"")),
+    }  # fmt: skip
 
 
 def test_a_replay_stores_each_message_once_in_the_order_of_its_partition(running: Engine, spark: SparkSession) -> None:
