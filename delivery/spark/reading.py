@@ -21,6 +21,8 @@ from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
 from delivery.spark.tables import Piece, open_tables, pieces
 
+CHECKED_AT_ONCE: Final = 16
+"""So many answers of a host are read before it is asked whether something has vanished from them."""
 READ_BYTES: Final = 1024 * 1024
 """Asked for at once: some ten thousand small messages, which is the size of Arrow batch that Spark likes best."""
 
@@ -56,7 +58,7 @@ class Task(InputPartition):
 def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """The messages of a task, whichever host owns the partition meanwhile.
 
-    Raises MessagesLost, unless the options allow it or choose, UnknownQueue, and what the owner refuses with.
+    Raises MessagesLost, unless the options allow it, UnknownQueue, and what the owner refuses with.
     """
     if not isinstance(task, Task):
         return  # what Spark makes of an empty plan
@@ -65,30 +67,57 @@ def read_task(options: ReadOptions, task: InputPartition) -> Iterator[pa.RecordB
     chosen = options.topics or options.filter or task.view is not None
     known = {} if task.owner is None else {(span.queue, span.partition): task.owner}
     with engine(options.zookeeper, PATIENCE_SECONDS, known) as hosts:
-        for part in _batches(hosts, options, span, task.view):
+        there = Watched(hosts, span) if options.fail_on_loss else None
+        for part in _batches(hosts, options, span, task.view, there if chosen else None):
             rows += part.num_rows
             yield part
-        if rows != span.messages and options.fail_on_loss and not chosen:
-            _check_there(hosts, span)
+        if there is not None and rows != span.messages:
+            there.check()
 
 
-def _check_there(hosts: Engine, span: Span) -> None:
-    """Raises MessagesLost unless all is still stored that was when the read was planned.
+class Watched:
+    """A span that is read, of which nothing may vanish before that.
 
-    How many rows come of it does not tell: messages that were stored before a transaction showed them are counted where
-    it did, though retention may have dropped the bodies.
+    How many rows come of it tells only when they are as many as were counted: topics and filters leave some out, and
+    messages that were stored before a transaction showed them are counted where it did, though retention may have
+    dropped the bodies. What vanishes of the part that is read already is not lost.
     """
-    there = count_messages(hosts.call, span.queue, span.partition, span.after, span.until)
-    if there < span.messages:
-        raise MessagesLost(
-            f"{span.messages - there} of {span.messages} messages of {span.queue}/{span.partition} between ids"
-            f" {span.after} and {span.until} vanished before they were read; failOnDataLoss=false reads what is there"
-        )
+
+    def __init__(self, hosts: Engine, span: Span) -> None:
+        self._hosts, self._span = hosts, span
+        self._after, self._left, self._looks = span.after, span.messages, 0
+
+    def passed(self, position: int) -> None:
+        """All up to there has been read by now. Raises as `check`, at the end and now and then before it."""
+        self._looks += 1
+        if self._looks % CHECKED_AT_ONCE and position < self._span.until:
+            return
+        left = self._count(position) if position < self._span.until else 0
+        self.check()  # behind it: so nothing of what is left had vanished when that was counted
+        self._after, self._left = position, left
+
+    def check(self) -> None:
+        """Raises MessagesLost unless all is still stored that was to be read since the last look."""
+        span, there = self._span, self._count(self._after) if self._left else 0
+        if there < self._left:
+            raise MessagesLost(
+                f"{self._left - there} of {span.messages} messages of {span.queue}/{span.partition} between ids"
+                f" {span.after} and {span.until} vanished before they were read; failOnDataLoss=false reads what is"
+                " there"
+            )
+
+    def _count(self, after: int) -> int:
+        span = self._span
+        return count_messages(self._hosts.call, span.queue, span.partition, after, span.until)
 
 
-def _batches(hosts: Engine, options: ReadOptions, span: Span, view: bytes | None) -> Iterator[pa.RecordBatch]:
+def _batches(
+    hosts: Engine, options: ReadOptions, span: Span, view: bytes | None, there: Watched | None
+) -> Iterator[pa.RecordBatch]:
     after = span.after
     for data, position in _pieces(hosts, options, span, view):
+        if there is not None:
+            there.passed(position)
         batches = [open_at(data, at, header) for at, header in headers_in(data) if header.base_id <= span.until]
         if batches:
             yield to_arrow(batches, span.queue, options.columns, after, span.until)

@@ -138,5 +138,5 @@ def _ordered(rows: DataFrame, seen: _Seen) -> DataFrame:
     told = {_NAME: "file_name", _FILE: "file_path", _BLOCK: "file_block_start"}
     place = [F.col(f"_metadata.{field}").alias(name) for name, field in told.items()]
     lines = rows.select("*", *place, F.monotonically_increasing_id().alias(_LINE))
-    # Which task stores a row is a part of what keeps it from being stored twice, and the folder may be another one then.
+    # Which task stores a row is a part of what keeps it from being stored twice, and the folder may be another then.
     return lines.repartition(TASKS, _NAME).sortWithinPartitions(_NAME, _FILE, _BLOCK, _LINE)

@@ -65,6 +65,18 @@ def rows(reader: Any, tasks: list[InputPartition]) -> int:
     return sum(part.num_rows for task in tasks for part in reader.read(task))
 
 
+@pytest.mark.parametrize("chosen", [{"topics": "*"}, {"isolation": "committed"}])
+def test_one_that_chooses_among_them_fails_as_well(client: Client, trimming: Engine, chosen: dict[str, str]) -> None:
+    queue = filled(client, "choosing-" + "".join(chosen))
+    readers = [HootReader(options(trimming, queue, {"failOnDataLoss": word} | chosen)) for word in ("true", "false")]
+    planned = [reader.partitions() for reader in readers]
+    assert rows(readers[0], planned[0]) == COUNT
+    trim(client, trimming, queue)
+    with pytest.raises(MessagesLost, match="vanished before they were read"):
+        rows(readers[0], planned[0])
+    assert 0 < rows(readers[1], planned[1]) < COUNT
+
+
 def test_a_batch_whose_messages_are_dropped_before_they_are_read_fails(client: Client, trimming: Engine) -> None:
     queue = filled(client, "batch")
     readers = [HootReader(options(trimming, queue, {"failOnDataLoss": word})) for word in ("true", "false")]
