@@ -34,6 +34,7 @@ _NAMES: Final = (
 _KNOWN: Final = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN: Final = ("path",)
 """Which `load()` may add."""
+_OF_BATCHES: Final = (*_ENDS, "pushfilters")
 _OF_STREAMS: Final = ("maxoffsetspertrigger", "maxbytespertrigger", "subscription", "force")
 
 PerPartition = dict[str, dict[int, int]]
@@ -79,9 +80,10 @@ class ReadOptions(msgspec.Struct, frozen=True):
 def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
     """Raises InvalidRequest naming what is wrong, with the near name of an unknown option."""
     options = known_options("source", given, _NAMES, _SPARKS_OWN)
-    for name in _ENDS if stream else _OF_STREAMS:
+    for name in _OF_BATCHES if stream else _OF_STREAMS:
         if name in options:
-            raise InvalidRequest(f"{_KNOWN[name]} is for {'batches: a stream has no end' if stream else 'streams'}")
+            why = ": a stream has no end" if name in _ENDS else ""
+            raise InvalidRequest(f"{_KNOWN[name]} is for {'batches' if stream else 'streams'}{why}")
     topics = tuple(check_pattern(topic) for topic in _listed(options, "topics"))
     rule = options.get("filter", "")
     if rule:
@@ -95,7 +97,7 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
         fail_on_loss=_flag(options, "failondataloss", default=True),
         tasks_min=_number(options, "minpartitions"), messages_max=_number(options, "maxoffsetspertrigger"),
         bytes_max=_number(options, "maxbytespertrigger"), columns=_columns(options),
-        push=_flag(options, "pushfilters", default=False) and not stream,
+        push=_flag(options, "pushfilters", default=False),
         isolation=check_isolation(options["isolation"].lower()) if "isolation" in options else None,
         subscription=_subscription(options, names), force=_flag(options, "force", default=False),
         hbase=_hbase(options), hbase_prefix=options.get("hbaseprefix", "hoot"),

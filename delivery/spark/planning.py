@@ -196,7 +196,7 @@ def plan(engine: Engine, options: ReadOptions) -> list[Span]:
     places = engine.places(options)
     if not places and options.pattern:
         raise UnknownQueue(f"no queue's name is matched by {options.pattern!r}")
-    _check_named(options, places)
+    check_named(options, places)
     check_short_cut(engine, options)
     held = engine.held(places, options.isolation)
     strict = options.fail_on_loss
@@ -213,8 +213,8 @@ def check_short_cut(engine: Engine, options: ReadOptions) -> None:
         check_tables(options, [engine.queue(name) for name in sorted(names)])
 
 
-def _check_named(options: ReadOptions, places: Sequence[Place]) -> None:
-    """Offsets of partitions that are not read are a mistake."""
+def check_named(options: ReadOptions, places: Iterable[Place]) -> None:
+    """Raises InvalidRequest for offsets of partitions that are not read: they are a mistake."""
     there = set(places)
     for edge in (options.start, options.end):
         for queue, numbers in edge.each.items():
@@ -231,5 +231,6 @@ def for_each(asked: Iterable[T], ask: Callable[[T], R]) -> list[tuple[T, R]]:
 
 
 def stream_begin(options: ReadOptions, held: Mapping[Place, Held]) -> dict[Place, int]:
-    """Where a new stream begins."""
+    """Where a new stream begins. Raises InvalidRequest as `check_named` and `begin`."""
+    check_named(options, held)
     return {place: begin(options.start, place, one, strict=options.fail_on_loss) for place, one in held.items()}

@@ -21,7 +21,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from delivery.errors import InvalidRequest
+from delivery.filters import TOPICS_MAX
 from delivery.ids import ID_MAX, first_id_at
+from delivery.model import check_topic
 from delivery.spark.ranges import Span
 
 _EQUAL: Final = (EqualTo, EqualNullSafe)
@@ -62,15 +65,37 @@ def _narrowed(found: Narrowed, one: Filter) -> Narrowed:
     column = path[0].lower()
     if column in {"partition", "topic"} and isinstance(one, (*_EQUAL, In)):
         values = frozenset(value if isinstance(one, In) else [value])
-        name = "partitions" if column == "partition" else "topics"
-        before = getattr(found, name)
-        return msgspec.structs.replace(found, **{name: values if before is None else before & values})
+        return _in_partitions(found, values) if column == "partition" else _of_topics(found, values)
     if column == "offset" and isinstance(value, int):
         return _between(found, one, value, value)
     if column == "timestamp" and isinstance(value, datetime):
         first = first_id_at(_ceiling_ms(value))
         return _between(found, one, first, first_id_at(_floor_ms(value) + 1) - 1)
     return found
+
+
+def _in_partitions(found: Narrowed, values: frozenset[Any]) -> Narrowed:
+    left = values if found.partitions is None else found.partitions & values
+    return msgspec.structs.replace(found, partitions=left)
+
+
+def _of_topics(found: Narrowed, values: frozenset[Any]) -> Narrowed:
+    """Hosts are asked for no topic that no message can have, and for no more of them than they take."""
+    able = frozenset(filter(_is_topic, values))
+    left = able if found.topics is None else found.topics & able
+    if not left:
+        return msgspec.structs.replace(found, until=-1)
+    return found if len(left) > TOPICS_MAX else msgspec.structs.replace(found, topics=left)
+
+
+def _is_topic(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        check_topic(value)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _between(found: Narrowed, one: Filter, first: int, last: int) -> Narrowed:

@@ -28,7 +28,7 @@ from delivery.metastore.tables.versions import Versioned
 from delivery.networks import Networks
 from delivery.rpc.hello import is_alive
 from delivery.spark.options import ReadOptions
-from delivery.spark.planning import Engine
+from delivery.spark.planning import Engine, check_named
 from delivery.spark.presence import Presence
 from delivery.spark.ranges import begin
 from delivery.spark.subscribing import Mark, PositionsDiffer, check_agrees, check_fits, moves_of, request_of
@@ -179,6 +179,7 @@ def _wanted(
     every: Iterable[int] = range(queue.settings.partitions)
     if found is None:
         new = options.assigned.get(queue.name, every)
+        check_named(options, [(queue.name, number) for number in new])
     else:
         new = [number for number in every if found.all_partitions and number not in found.starts]
     starts = {

@@ -72,6 +72,11 @@ def test_a_stream_has_no_end() -> None:
         read_options({"queue": "q", "endingOffsets": "latest"}, stream=True)
 
 
+def test_no_condition_chooses_what_a_stream_reads() -> None:
+    with pytest.raises(InvalidRequest, match="pushFilters is for batches"):
+        read_options({"queue": "q", "pushFilters": "true"}, stream=True)
+
+
 def test_positions_of_a_stream_survive_json_and_those_of_another_source_are_refused() -> None:
     positions = {("a", 0): 56, ("a", 11): -1, ("b", 2): 7}
     assert as_offsets(positions) == {"a": {"0": 57, "11": 0}, "b": {"2": 8}}

@@ -18,7 +18,8 @@ from delivery.rpc.frames import FrameBuffer
 from delivery.rpc.idl import load_idl
 from delivery.rpc.protocol import decode_call, encode_refusal, encode_result
 from delivery.spark import planning
-from delivery.spark.planning import Engine, engine, patiently
+from delivery.spark.options import read_options
+from delivery.spark.planning import Engine, engine, patiently, stream_begin
 from delivery.spark.ranges import Held, Span
 
 PLACE = ("orders", 0)
@@ -72,6 +73,16 @@ def older() -> Iterator[tuple[str, int]]:
         yield ("127.0.0.1", server.server_address[1])
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("start", ["startingOffsets", "startingOffsetsByTimestamp"])
+def test_a_stream_that_is_to_begin_somewhere_in_what_it_does_not_read_is_refused(start: str) -> None:
+    held = {PLACE: Held(1, 9, 9, 900)}
+    for mistyped in ('{"order": {"0": 5}}', '{"orders": {"0": 5, "7": 5}}'):
+        with pytest.raises(InvalidRequest, match="which the read does not include"):
+            stream_begin(read_options({"queue": "orders", start: mistyped}, stream=True), held)
+    named = read_options({"queue": "orders", "startingOffsets": '{"orders": {"0": 5}}'}, stream=True)
+    assert stream_begin(named, held) == {PLACE: 4}
 
 
 def test_a_host_that_is_too_old_is_one_clear_error_before_anything_is_read(older: tuple[str, int]) -> None:

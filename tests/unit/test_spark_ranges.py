@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from delivery.errors import InvalidRequest
-from delivery.ids import first_id_at
+from delivery.filters import TOPICS_MAX
+from delivery.ids import ID_MAX, first_id_at
 from delivery.spark.options import Edge
 from delivery.spark.ranges import TASK_MESSAGES, Held, Span, begin, divided, end, lost, pieces, shares
 
@@ -107,6 +108,22 @@ def test_conditions_on_ids_times_partitions_and_topics_choose_what_is_read() -> 
     late = narrow([source.GreaterThan(("timestamp",), when)])
     assert late.after == first_id_at(ms + 1) - 1
     assert narrow([source.LessThan(("timestamp",), when)]).until == first_id_at(ms + 1) - 1
+
+
+def test_topics_that_no_message_can_have_and_too_many_of_them_are_not_asked_for() -> None:
+    from pyspark.sql.datasource import EqualTo, In
+
+    from delivery.spark.pushing import narrow
+
+    span = Span("q", 0, -1, ID_MAX)
+    assert narrow([In(("topic",), ("a", None, "eu west", "hoot.mark"))]).topics == frozenset({"a"})
+    assert narrow([EqualTo(("topic",), "")]).topics == frozenset({""})
+    for never in ([EqualTo(("topic",), "eu west")], [EqualTo(("topic",), "a"), EqualTo(("topic",), "b")]):
+        assert narrow(never).span(span) is None
+    many = In(("topic",), tuple(f"t{number}" for number in range(TOPICS_MAX + 1)))
+    assert narrow([many]).topics is None
+    assert narrow([many, In(("topic",), ("t1", "other")), many]).topics == frozenset({"t1"})
+    assert narrow([many]).span(span) is not None
 
 
 @pytest.mark.parametrize(

@@ -219,3 +219,10 @@ def test_a_limited_stream_reads_all_by_and_by_and_its_lag_goes_down(client: Clie
     assert client.subscription_info("limited", "copy").lag == 1
     query.done()
     assert client.subscription_info("limited", "copy").lag == 0
+
+
+def test_a_stream_that_is_to_begin_in_another_queue_makes_no_subscription(client: Client, start: Start) -> None:
+    client.create_queue("mistyped", partitions=1)
+    with pytest.raises(InvalidRequest, match="names mistiped/0, which the read does not include"):
+        start("mistyped", startingOffsets='{"mistiped": {"0": 1}}').batch()
+    assert client.subscriptions("mistyped") == []
