@@ -40,13 +40,13 @@ _LOCAL = {
 
 # Spark reads its log's settings before its own: only a file given to the JVM quiets its first lines, too.
 _LOG_SETTINGS = """\
-rootLogger.level = error
+rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+appender.stderr.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
 
 
@@ -61,15 +61,15 @@ def local_session(name: str, work: Path, *, cores: int = 2, settings: Mapping[st
 
 
 def session_at(
-    master: str, name: str, work: Path, *, cores: int, settings: Mapping[str, str] | None = None
+    master: str, name: str, work: Path, *, cores: int, settings: Mapping[str, str] | None = None, level: str = "error"
 ) -> SparkSession:
-    """As `local_session`, for any master.
+    """As `local_session`, for any master; `level` is that of Spark's log.
 
     A cluster's workers must reach this machine, and find Hoot in this process's Python, or the one that PYSPARK_PYTHON
     names, under the same path.
     """
     local = master.startswith("local")
-    log_settings = _written(work)
+    log_settings = _written(work, level)
     _set_environment(work, local=local)
     chosen = {
         **_SETTINGS,
@@ -83,11 +83,11 @@ def session_at(
     return SparkSession.builder.master(master).appName(name).config(map=dict(chosen)).getOrCreate()
 
 
-def _written(work: Path) -> Path:
+def _written(work: Path, level: str) -> Path:
     log_settings = work.absolute() / "log4j2.properties"
     try:
         log_settings.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(log_settings, _LOG_SETTINGS)
+        write_atomically(log_settings, _LOG_SETTINGS.format(level=level))
     except OSError as error:
         raise DataFolderError(f"cannot write {log_settings}: {error.strerror or error}") from error
     return log_settings

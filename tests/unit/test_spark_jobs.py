@@ -19,7 +19,7 @@ from delivery.spark.jobs.choosing import Chosen, Pinned, within
 from delivery.spark.jobs.compacting import Into
 from delivery.spark.jobs.failing import plainly
 from delivery.spark.jobs.files import Files
-from delivery.spark.jobs.running import JobFailed
+from delivery.spark.jobs.running import JobFailed, why
 from delivery.spark.jobs.storing import settled
 from delivery.spark.options import Edge
 from delivery.spark.pacing import paced
@@ -157,3 +157,17 @@ def test_what_cannot_be_is_refused_before_spark_starts() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidRequest):
             wrong()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("An error\n: org.apache.spark.SparkException: Invalid master URL: x\n\tat org.Y(Y:5)\n", "Invalid master URL: x"),
+        (": io.A: An error.\n\tat x\nCaused by: java.io.IOException: refused: /::1\n\t... 2 more\n", "refused: /::1"),
+        (": java.lang.Z: Cannot call methods on a stopped SparkContext.\n", "no master answers there"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited.", "[JAVA_GATEWAY_EXITED] Java gateway process exited."),
+        ("", "Py4JError"),
+    ],
+)  # fmt: skip
+def test_of_a_start_that_fails_the_last_reason_is_told(text: str, told: str) -> None:
+    assert why(Py4JError(text)) == told

@@ -20,8 +20,12 @@ from pyspark.sql import SparkSession
 from delivery.errors import HootError, InvalidRequest, from_code
 from delivery.spark.session import session_at
 
-_MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|yarn|spark://.+|k8s://.+")
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://\S+:\d+|k8s://.+"
+)
 """Spark Connect's `sc://` is none: jobs have Spark do what only its own driver can."""
+_SAID = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+"""What a Java exception says, and what each of those that led to it."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -37,18 +41,31 @@ def silent(done: int, total: int) -> None:
 def session(name: str, master: str) -> Iterator[SparkSession]:
     """A session of a job, with a folder for Spark's own files that goes with it.
 
-    Raises InvalidRequest for a master that is none, EmbeddedError without a Java that Spark can use.
+    Raises InvalidRequest for a master that is none or does not answer, EmbeddedError without a Java that Spark can use.
     """
     if not _MASTER.fullmatch(master):
         raise InvalidRequest(
             f"a job runs on local[N], spark://HOST:PORT, yarn or k8s://https://HOST:PORT, not on {master[:60]!r}"
         )
     with tempfile.TemporaryDirectory(prefix="hoot-spark-", ignore_cleanup_errors=True) as work:
-        made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1)
+        try:
+            # What is wrong with a start is raised, and the log would have pages on it.
+            made = session_at(master, f"hoot {name}", Path(work), cores=os.cpu_count() or 1, level="off")
+        except (PySparkException, Py4JError) as error:
+            raise InvalidRequest(f"Spark cannot be started on {master[:60]}: {why(error)}") from error
         try:
             yield made
         finally:
             made.stop()
+
+
+def why(error: BaseException) -> str:
+    """The line of Java's pages on a start that failed that says what was wrong."""
+    text = str(error)
+    if "stopped SparkContext" in text:
+        return "no master answers there"  # what Spark's start meets then is that it has given up
+    found = [said for said in _SAID.findall(text) if said.strip()] or text.strip().splitlines()
+    return found[-1][:300] if found else type(error).__name__
 
 
 @contextmanager

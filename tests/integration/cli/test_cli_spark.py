@@ -36,6 +36,8 @@ def test_what_subscribe_printed_is_recorded_and_nothing_else(
         ["compact", "q", "--in-place"], ["compact", "q", "--in-place", "--yes", "--into-folder", "out"],
         ["compact", "q", "--in-place", "--yes", "--topic", "a"], ["audit", "q", "out", "--late", "soon"],
         ["export", "q", "out", "--master", "sc://spark:15002"], ["export", "q", "out", "--master", "sparc://s:7077"],
+        ["export", "q", "out", "--master", "local[abc]"], ["export", "q", "out", "--master", "local[0]"],
+        ["export", "q", "out", "--master", "spark://s"],
         ["audit", "q", "out", "--master", "sparc://s:7077"], ["compact", "q", "--into-folder", "o", "--master", "sc://s"],
     ],
 )  # fmt: skip

@@ -160,9 +160,16 @@ def test_the_command_names_a_subscription_in_the_place_of_a_queue(running: Engin
         publish(client, "typed")
         client.create_subscription("typed", "billing", topics=["a"])
         common = ["spark", "replay", "typed", "--zookeeper", running.address, "--master", "local[1]", "--json"]
-        wrong, done = run_all(
-            [[*common, "--to-subscription", "biling"], [*common, "--to-subscription", "billing"]], 300.0
-        )
+        wrong, done, nowhere = run_all(
+            [
+                [*common, "--to-subscription", "biling"], [*common, "--to-subscription", "billing"],
+                [*common, "--to-subscription", "billing", "--master", "k8s://https://127.0.0.1:1"],
+            ], 300.0,
+        )  # fmt: skip
+        told = json.loads(nowhere.stderr.splitlines()[-1])
+        assert (nowhere.status, told["error"]) == (2, "invalid_request")
+        assert "Connection refused" in told["message"]
+        assert "at org.apache" not in nowhere.stderr
         assert (wrong.status, "did you mean billing" in wrong.stderr) == (1, True)
         told = json.loads(done.stdout)
         assert (told["target"], told["messages"]) == ("typed.billing.replay", COUNT * 3 // 4)
