@@ -56,7 +56,7 @@ def begin(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:
         )
     if strict:
         _check_not_beyond(edge, place, held, asked)
-    return asked - 1
+    return max(0, asked - 1)
 
 
 def end(edge: Edge, place: Place, held: Held, *, strict: bool) -> int:

@@ -98,7 +98,7 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._agreeing(start)
         begins, read = from_offsets(start), self._read
-        spans = [Span(*place, begins.get(place, -1), until) for place, until in from_offsets(end).items()]
+        spans = [Span(*place, begins.get(place, 0), until) for place, until in from_offsets(end).items()]
         hosts = self._engine()
         view = hosts.view(read.isolation)
         return [
@@ -170,9 +170,9 @@ class HootStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return hosts.held(hosts.places(read), read.isolation, known or {})
 
     def _span(self, place: Place, known: Mapping[Place, int], held: Held) -> Span:
-        """What there is to be read; all of a partition that came later."""
-        last = held.last_id if self._last is None else min(held.last_id, self._last.get(place, held.last_id))
-        after = known.get(place, held.first_id - 1)
+        """What there is to be read; all of a partition that came later, unless the stream is to end before that."""
+        last = held.last_id if self._last is None else min(held.last_id, self._last.get(place, -1))
+        after = known.get(place, max(0, held.first_id - 1))
         return Span(*place, after, max(after, last))
 
     def _limited(self, spans: list[Span], held: Mapping[Place, Held]) -> dict[Place, int]:

@@ -162,7 +162,7 @@ def test_what_cannot_be_is_refused_before_spark_starts() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("An error\n: org.apache.spark.SparkException: Invalid master URL: x\n\tat org.Y(Y:5)\n", "Invalid master URL: x"),
+        (": org.apache.spark.SparkException: Invalid master URL: x\n\tat org.Y(Y:5)\n", "Invalid master URL: x"),
         (": io.A: An error.\n\tat x\nCaused by: java.io.IOException: refused: /::1\n\t... 2 more\n", "refused: /::1"),
         (": java.lang.Z: Cannot call methods on a stopped SparkContext.\n", "no master answers there"),
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited.", "[JAVA_GATEWAY_EXITED] Java gateway process exited."),

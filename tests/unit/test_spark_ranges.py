@@ -41,6 +41,8 @@ def test_an_id_that_is_not_there_any_more_is_an_error_unless_loss_is_allowed() -
     with pytest.raises(InvalidRequest, match="nothing before id 100"):
         begin(edge, PLACE, HELD, strict=True)
     assert begin(edge, PLACE, HELD, strict=False) == 49
+    nothing = Edge("ids", each={"q": {0: 0}})
+    assert begin(nothing, PLACE, Held(0, 0, 0, 0), strict=True) == 0, "which is an id that a host can be asked for"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def _replayed(
         if dry_run:
             count = rows.count()
         else:
-            identity = wishes.identity or f"replay {pinned.identity(into.opened(), where, wishes)}"
+            wished = msgspec.structs.replace(wishes, partitions=where)
+            identity = wishes.identity or f"replay {pinned.identity(into.opened(), wished)}"
             counted = Observation()
             told = rows.observe(counted, F.count(F.lit(1)).alias("messages"))
             store(_ordered(told, pinned, wishes), chosen.zookeeper, into.queue, identity, where, wishes.rate)

@@ -160,8 +160,8 @@ def test_a_replay_stores_each_message_once_in_the_order_of_its_partition(running
     target, fewer = empty(running, "replayed"), empty(running, "fewer", partitions=1)
     assert replay(spark, chosen, target, dry_run=True).messages == len(SENT)
     assert stored(running, target) == []
-    for _ in range(2):
-        assert replay(spark, chosen, target).messages == len(SENT)
+    for wishes in (Wishes(), Wishes(), Wishes(partitions="keep")):
+        assert replay(spark, chosen, target, wishes).messages == len(SENT)
         with connect(running.address) as client:
             client.queue("source").put(b"later")
     assert said(stored(running, target)) == said([one for one in stored(running, "source") if one.body != b"later"])
