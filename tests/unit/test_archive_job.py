@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delivery.cluster.sealing import Sealed
 from delivery.errors import ArchiveRefused, InvalidRequest, StorageUnavailable, UnknownPartition
 from delivery.ids import first_id_at
 from delivery.metastore.managers.records import SealedRange
+from delivery.metastore.records import QueueRecord
+from delivery.metastore.tables.versions import Version
 from delivery.model import ArchivedRange, QueueSettings
 from delivery.spark import ranges
 from delivery.spark.jobs.archive import Job
@@ -111,6 +114,45 @@ def test_two_jobs_do_not_meet(scene: Scene) -> None:
 
     scene.job().run(both, 100, lambda *_: None)
     scene.check()
+
+
+@pytest.fixture
+def meanwhile(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What others do between a job's look at the queue's record and its writing of it."""
+    manager, found = scene.catalog.managers.queues, list[Callable[[], object]]()
+    write = manager.update_queue
+
+    def others_first(record: QueueRecord, version: Version) -> Version:
+        while found:
+            found.pop()()
+        return write(record, version)
+
+    monkeypatch.setattr(manager, "update_queue", others_first)
+    return found
+
+
+def test_of_two_first_jobs_one_chooses_the_folder(
+    scene: Scene, tmp_path: Path, meanwhile: list[Callable[[], object]]
+) -> None:
+    """Though both have seen that there is none, and no lock in one folder keeps them apart."""
+    other = scene.job(tmp_path / "elsewhere", until_ms=START_MS + DAY_MS)
+    meanwhile.append(lambda: other.run(scene.spread, 100, lambda *_: None))
+    with pytest.raises(InvalidRequest, match="has its archive in"):
+        scene.run()
+    assert scene.catalog.queue("orders").settings.archive == str(tmp_path / "elsewhere")
+    assert sum(one.messages for one in scene.recorded(0)) == 9
+
+
+def test_settings_that_are_changed_while_a_job_chooses_the_folder_stay(
+    scene: Scene, meanwhile: list[Callable[[], object]]
+) -> None:
+    def update() -> None:
+        scene.catalog.update_queue("orders", lambda present: msgspec.structs.replace(present, ttl_seconds=60.0))
+
+    meanwhile.append(update)
+    scene.run()
+    settings = scene.catalog.queue("orders").settings
+    assert (settings.archive, settings.ttl_seconds) == (str(scene.folder), 60.0)
 
 
 def test_what_another_job_recorded_meanwhile_stands(scene: Scene) -> None:

@@ -20,7 +20,7 @@ from delivery.errors import ArchiveRefused, InvalidRequest
 from delivery.ids import first_id_at
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.records import QueueRecord
-from delivery.model import ArchivedRange, check_partition
+from delivery.model import ArchivedRange, QueueSettings, check_partition
 from delivery.spark.jobs.archiving import archive_stretch
 from delivery.spark.planning import PATIENCE_SECONDS, Engine, engine
 from delivery.spark.ranges import Span
@@ -145,12 +145,11 @@ class Job:
 
     def _claim_folder(self) -> None:
         """The hosts must know where to look before anything is dropped that is there."""
-        present = self._catalog.queue(self._record.name)
-        _folder(present, self.folder)
-        if present.settings.archive is None:
-            self._record = self._catalog.update_queue(
-                self._record.name, lambda settings: msgspec.structs.replace(settings, archive=str(self.folder))
-            )
+        self._record = self._catalog.update_queue(self._record.name, self._claimed)
+        _folder(self._record, self.folder)
+
+    def _claimed(self, settings: QueueSettings) -> QueueSettings:
+        return settings if settings.archive else msgspec.structs.replace(settings, archive=str(self.folder))
 
     def _record_all(self, written: Sequence[Written]) -> None:
         for partition, group in groupby(written, key=lambda one: one.partition):
