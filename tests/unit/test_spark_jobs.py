@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -14,8 +16,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from delivery.errors import InvalidRequest
 from delivery.ids import LATEST, MessageId
+from delivery.metastore.records import QueueRecord
 from delivery.model import QueueSettings
-from delivery.spark.jobs.choosing import Chosen, Pinned, within
+from delivery.spark.jobs.choosing import Chosen, Pinned, pin, within
 from delivery.spark.jobs.compacting import Into
 from delivery.spark.jobs.failing import plainly
 from delivery.spark.jobs.files import Files
@@ -23,6 +26,7 @@ from delivery.spark.jobs.running import JobFailed, why
 from delivery.spark.jobs.storing import settled
 from delivery.spark.options import Edge
 from delivery.spark.pacing import paced
+from delivery.spark.planning import Engine
 from delivery.spark.ranges import Held, Span, begin, end
 from delivery.spark.sinkoptions import write_options
 
@@ -47,6 +51,26 @@ def test_a_job_takes_what_is_held_between_its_ends(
     first, behind = (Edge("ids", each={"orders": {0: number + 1}}) for number in found)
     asked = begin(first, PLACE, held, strict=True), end(behind, PLACE, held, strict=True)
     assert asked == found, "and a read of that stretch is not refused"
+
+
+class Deciding:
+    """An engine with a partition of which nothing behind id 50 is decided."""
+
+    def queue(self, _: str) -> QueueRecord:
+        return QueueRecord("orders", "g1", 0, QueueSettings())
+
+    def held(self, places: Iterable[tuple[str, int]], isolation: str | None = None) -> dict[tuple[str, int], Held]:
+        return dict.fromkeys(places, Held(10, 50 if isolation == "committed" else 90, 5, 0))
+
+    def counted(self, spans: list[Span]) -> list[Span]:
+        return [span for span in spans if span.after < span.until]
+
+
+def test_a_job_that_begins_behind_what_is_decided_takes_nothing_and_ends_with_that() -> None:
+    chosen = Chosen(zookeeper="zk:1", queue="orders", start=70, isolation="committed")
+    found = pin(cast("Engine", Deciding()), chosen)
+    assert [(span.after, span.until) for span in found.spans] == [(50, 50)], "as a read that sees no more can be told"
+    assert found.end == 51
 
 
 def pinned(last: int, **changes: object) -> Pinned:
