@@ -162,13 +162,11 @@ class SubscriberZooKeeper:
         Raises SubscriptionBusy when another took its place over, GroupMismatch when it has no place any more,
         UnknownSubscription or UnknownQueue when the subscription was deleted.
         """
-        queue = record.queue
-        found = self._catalog.subscription(queue, self._name)
-        if found is None or found.generation != record.generation:
-            raise UnknownSubscription(f"subscription {self._name!r} on queue {queue!r} was deleted")
-        again = self._catalog.listener(queue, self._name, listener.member) != listener
+        found = self._present(record, listener)
+        again = self._catalog.listener(record.queue, self._name, listener.member) != listener
         if again:
-            self._catalog.attach(queue, self._name, listener)
+            self._catalog.attach(record.queue, self._name, listener)
+            found = self._present(record, listener)  # what was made meanwhile in its place has the listener then
         return Renewed(found, again)
 
     def watch(self, queue: str, listener: ListenerRecord, hint: Callable[[], None]) -> None:
@@ -214,10 +212,21 @@ class SubscriberZooKeeper:
             return found
         raise self._busy(queue, found)
 
+    def _present(self, record: SubscriptionRecord, listener: ListenerRecord) -> SubscriptionRecord:
+        """A subscription that `listener` is attached to, as it is now. Raises UnknownSubscription.
+
+        Another one of its name does not keep the listener, which would take as handled what was handled for this one.
+        """
+        found = self._catalog.subscription(record.queue, self._name)
+        if found is None or not found.is_same(record):
+            self._catalog.detach(record.queue, self._name, listener)
+            raise UnknownSubscription(f"subscription {self._name!r} on queue {record.queue!r} was deleted")
+        return found
+
     def _changed(self, plan: Plan, found: SubscriptionRecord, now: SubscriptionRecord) -> SubscriptionRecord:
         """What is to become of preferences that were `found` when it was planned. Raises GroupMismatch, BadVersion."""
         record = plan.record
-        if (now.generation, now.created_ms) != (record.generation, record.created_ms):
+        if not now.is_same(record):
             raise BadVersion(f"subscription {self._name!r} was deleted and made again by somebody else")
         self._check_agreement(now, record, plan.member)
         return rebased(record, found, now)

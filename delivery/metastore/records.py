@@ -154,6 +154,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     holders: dict[str, tuple[int, ...]] = {}
     """Of a group: its members, as some host saw them last, and their partitions (groups.assign)."""
 
+    def is_same(self, other: SubscriptionRecord) -> bool:
+        """Whether both are of one subscription, and not of two that had the name one after the other."""
+        return (self.generation, self.created_ms) == (other.generation, other.created_ms)
+
 
 _NO_OPTIONS: Final = (
     "generation", "created_ms", "starts", "moves", "newest", "replay", "released_ms", "pause", "replayed_ms",

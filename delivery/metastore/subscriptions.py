@@ -156,9 +156,10 @@ class Subscriptions(Listeners):
         """Make `record` a listener of a subscription for as long as this client's session lives.
 
         `replace` is a listener to take over from, as `listener` gave it; any other that is attached stays. Attaching
-        the same record again renews it under the present session. `agreed` are the preferences that a member counts
-        on. Raises SubscriptionBusy with the `address` of the listener that holds the place, UnknownSubscription, and
-        GroupMismatch when the options are no longer those agreed, or the kind is not for such a listener.
+        the same record again renews it under the present session. `agreed` are the preferences that it counts on.
+        Raises SubscriptionBusy with the `address` of the listener that holds the place, UnknownSubscription,
+        BadVersion when it is another subscription than the one agreed, and GroupMismatch when the options of a group
+        are no longer those agreed, or the kind is not for such a listener.
         """
         found = self._preferences(queue, name)
         _check_place(found.value, record, agreed)
@@ -212,7 +213,7 @@ class Subscriptions(Listeners):
                 found = again
                 try:
                     _check_place(found.value, record, agreed)
-                except GroupMismatch:
+                except (GroupMismatch, BadVersion):
                     self._undo(queue, name, record)
                     raise
             else:
@@ -244,7 +245,9 @@ class Subscriptions(Listeners):
 
 
 def _check_place(found: SubscriptionRecord, record: ListenerRecord, agreed: SubscriptionRecord | None) -> None:
-    """Raises GroupMismatch when a listener has no place in a subscription."""
+    """Raises GroupMismatch when a listener has no place in a subscription, BadVersion when it was meant for another."""
+    if agreed is not None and not found.is_same(agreed):
+        raise BadVersion(f"subscription {found.name!r} of queue {found.queue!r} was deleted and made again by others")
     if (found.kind == "exclusive") == bool(record.member):
         raise GroupMismatch(
             f"subscription {found.name!r} of queue {found.queue!r} is {found.kind}: "

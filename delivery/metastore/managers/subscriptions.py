@@ -88,7 +88,7 @@ class SubscriptionDataManager(SubscriptionStates):
         there, by its `created_ms` or `generation`, as the states would no longer be its own.
         """
         found = self._known(preferences)
-        if not _is_same(found.value, preferences):
+        if not found.value.is_same(preferences):
             raise InvalidRequest(f"this is another subscription {preferences.name!r} than the one that is there")
         return self._change(preferences, version)
 
@@ -109,7 +109,7 @@ class SubscriptionDataManager(SubscriptionStates):
         Raises BadVersion, UnknownSubscription; InvalidRequest when it cannot be told from the one that is there.
         """
         old = self._known(preferences).value
-        if _is_same(old, preferences):
+        if old.is_same(preferences):
             raise InvalidRequest(f"another subscription {preferences.name!r} needs another time of creation")
         new = self._change(preferences, version)
         self.delete_states(preferences.queue, preferences.name, old)
@@ -265,10 +265,6 @@ def _by_place(watch: PlaceWatcher) -> KeyWatcher:
         watch((queue, name))
 
     return changed
-
-
-def _is_same(one: SubscriptionRecord, other: SubscriptionRecord) -> bool:
-    return (one.generation, one.created_ms) == (other.generation, other.created_ms)
 
 
 def _listed(item: MetastoreTableItem) -> Listed:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from delivery.errors import (
+    BadVersion,
     CorruptRecord,
     MetadataUnavailable,
     SubscriptionBusy,
@@ -189,6 +190,24 @@ def test_who_attaches_to_what_is_deleted_at_that_moment_is_told_and_leaves_no_li
         with pytest.raises(UnknownSubscription):
             through.attach("q", "s", listener())
         assert queue.listener("q", "s") is None
+
+
+def test_who_counts_on_a_subscription_does_not_attach_to_the_one_that_was_made_again(
+    queue: Catalog, other: Catalog, zk: ZooKeeperClient
+) -> None:
+    queue.attach("q", "s", listener())
+    between = Interposed(zk)
+
+    def change() -> None:
+        other.delete_subscription("q", "s")
+        other.create_subscription(subscription(created_ms=99))
+
+    between.before = change
+    with pytest.raises(BadVersion, match="made again"):
+        catalog_over(between).attach("q", "s", listener(), agreed=subscription())
+    assert queue.listener("q", "s") is None
+    with pytest.raises(BadVersion, match="made again"):
+        queue.attach("q", "s", listener(), agreed=subscription())
 
 
 def test_who_attaches_while_the_queue_is_deleted_leaves_not_even_the_folder(

@@ -1,0 +1,87 @@
+"""A subscription that is deleted and created again is another one, however late its subscriber hears of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delivery.errors import UnknownSubscription
+from delivery.metastore.catalog import Catalog
+from delivery.testing import Engine
+from subscriber import Message, Subscriber
+
+
+@pytest.fixture
+def hoot() -> Iterator[Engine]:
+    with Engine() as engine:
+        queue = engine.connect().create_queue("orders", partitions=2)
+        for number in range(3):
+            queue.put(b"m%d" % number, partition=0)
+        yield engine
+
+
+def subscribed(hoot: Engine, got: list[bytes], **options: Any) -> Subscriber:
+    def take(message: Message) -> None:
+        got.append(message.body)
+
+    subscriber = hoot.subscriber("mail")
+    subscriber.subscribe("orders", start="earliest", listener=take, **options)
+    subscriber.start()
+    hoot.settle()
+    hoot.advance(5)
+    return subscriber
+
+
+def made_again(hoot: Engine) -> None:
+    client = hoot.connect()
+    client.delete_subscription("orders", "mail")
+    client.create_subscription("orders", "mail", start="earliest")
+
+
+def is_over(hoot: Engine, subscriber: Subscriber) -> bool:
+    """Whether it was told that its subscription was deleted, and holds nothing of the new one."""
+    found = subscriber.subscriptions["orders"]
+    info = hoot.connect().subscription_info("orders", "mail")
+    return (found.state, type(found.error), info.listener) == ("deleted", UnknownSubscription, None)
+
+
+def positions(hoot: Engine) -> list[int]:
+    return [int(one.position) for one in hoot.connect().subscription_info("orders", "mail").partitions]
+
+
+@pytest.mark.parametrize("partitions", [None, [0]])
+def test_what_was_handled_for_the_former_one_is_not_acknowledged_to_the_new_one(
+    hoot: Engine, partitions: list[int] | None
+) -> None:
+    got: list[bytes] = []
+    subscriber = subscribed(hoot, got, partitions=partitions)
+    assert got == [b"m0", b"m1", b"m2"]
+    made_again(hoot)
+    hoot.settle()
+    hoot.advance(60)
+    assert (is_over(hoot, subscriber), positions(hoot)) == (True, [0, 0])
+    subscribed(hoot, got)
+    assert got == [b"m0", b"m1", b"m2"] * 2
+
+
+def test_nor_when_it_is_made_again_while_its_subscriber_takes_its_place_again(
+    hoot: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriber = subscribed(hoot, [])
+    attach, left = Catalog.attach, [made_again]
+
+    def late(self: Catalog, *place: Any, **options: Any) -> None:
+        if left:
+            left.pop()(hoot)
+        attach(self, *place, **options)
+
+    monkeypatch.setattr(Catalog, "attach", late)
+    catalog = hoot.catalog_of(hoot.session())
+    held = catalog.listener("orders", "mail")
+    assert held is not None
+    catalog.detach("orders", "mail", held)  # as the end of its session does
+    hoot.settle()
+    hoot.advance(60)
+    assert (is_over(hoot, subscriber), positions(hoot)) == (True, [0, 0])
