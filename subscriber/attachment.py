@@ -45,6 +45,11 @@ class Attachment:
         self._calls: Calls | None = None
         self.telemetry = configured()
 
+    def registered(self, record: SubscriptionRecord) -> None:
+        """This is what was written, which may be more, or less, than was planned first."""
+        self.record = record
+        self.inbox.know(record.starts)
+
     def end(self) -> None:
         """Call no listener for it any more."""
         self.ended = True

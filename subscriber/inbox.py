@@ -151,8 +151,12 @@ class Inbox:
 
     def __init__(self, partitions: Collection[int]) -> None:
         """`partitions` are those subscribed to; pushes of others are unknown here."""
-        self._known = frozenset(partitions)
         self._partitions: dict[int, PartitionInbox] = {}
+        self.know(partitions)
+
+    def know(self, partitions: Collection[int]) -> None:
+        """These are subscribed to, as has turned out. What came for them stays."""
+        self._known = frozenset(partitions)
 
     def arrive(self, partition: int, turn: Turn) -> PartitionInbox | Status:
         """Where to begin the push later, or the status that answers it at once."""

@@ -190,7 +190,8 @@ class Runtime:
         subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            attachment.record = await hop.run_sync(self._registration.join, subscription.request, plan, listener)
+            joined = await hop.run_sync(self._registration.join, subscription.request, plan, listener)
+            attachment.registered(joined)
         except BaseException:
             del self._service.attached[queue]
             attachment.end()

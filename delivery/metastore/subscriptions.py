@@ -53,15 +53,18 @@ class Subscriptions(Listeners):
     def create_subscription(self, record: SubscriptionRecord) -> None:
         """Write a new subscription; nothing stays of it when its queue is deleted meanwhile.
 
-        Raises UnknownQueue, SubscriptionExists.
+        Raises UnknownQueue, BadVersion when it was made for another queue than the one of that name, and
+        SubscriptionExists.
         """
-        self._check_queue(record.queue)
+        self._check_is_of_queue(record)
         subscriptions = self.managers.subscriptions
         version = subscriptions.create_subscription_data(record)
-        if self.managers.queues.read_version(record.queue) is None:
+        try:
+            self._check_is_of_queue(record)
+        except (UnknownQueue, BadVersion):
             with contextlib.suppress(BadVersion, UnknownSubscription):
                 subscriptions.delete_subscription_data(record.queue, record.name, version)
-            raise self._unknown_queue(record.queue)
+            raise
 
     def change_subscription(
         self, queue: str, name: str, change: Callable[[SubscriptionRecord], SubscriptionRecord]
@@ -228,6 +231,18 @@ class Subscriptions(Listeners):
                 self._zk.delete(records.listeners_path(queue))
 
     # -- errors
+
+    def _check_is_of_queue(self, preferences: SubscriptionRecord) -> None:
+        """Hosts serve no subscription of an earlier queue of the name. Raises UnknownQueue, BadVersion."""
+        queue = preferences.queue
+        found = self.managers.queues.read_queue(queue)
+        if found is None:
+            raise self._unknown_queue(queue)
+        if found.value.generation != preferences.generation:
+            raise BadVersion(
+                f"subscription {preferences.name!r} is not one of this queue {queue!r}: that one was deleted, and"
+                " another one of its name created"
+            )
 
     def _preferences(self, queue: str, name: str) -> Versioned[SubscriptionRecord]:
         found = self.managers.subscriptions.read_preferences(queue, name)

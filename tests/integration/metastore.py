@@ -11,17 +11,21 @@ from typing import Any
 from delivery.errors import HootError
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.ops import InDoubt, Op, Refused
-from delivery.metastore.records import HostRecord, ListenerRecord, SubscriptionRecord
+from delivery.metastore.records import HostRecord, ListenerRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.tables.entries import encode_key, encode_value
 from delivery.metastore.tables.hashed import BUCKETS
 from delivery.metastore.tables.values import Value
 from delivery.metastore.tables.zookeeper import ZooKeeperMetaStore
 from delivery.metastore.znodes import Aspect, ZNodes
 from delivery.metastore.zookeeper import ZooKeeperClient
+from delivery.model import QueueSettings
 from tests.integration.embedded import eventually
 
 CREATED_MS = 1
 """When the subscriptions of the tests were made."""
+GENERATION = "g"
+"""Of the queue that they are for."""
+_TWO = QueueSettings(partitions=2)
 
 
 class Interposed(ZNodes):
@@ -117,9 +121,14 @@ def listener(token: str = "t", port: int = 5000) -> ListenerRecord:
     return ListenerRecord(address="127.0.0.1", port=port, token=token)
 
 
+def make_queue(catalog: Catalog, name: str = "q", settings: QueueSettings = _TWO) -> None:
+    """The queue that `subscription` is for."""
+    catalog.managers.queues.create_queue(QueueRecord(name, GENERATION, CREATED_MS, settings))
+
+
 def subscription(queue: str = "q", name: str = "s", created_ms: int = CREATED_MS) -> SubscriptionRecord:
     return SubscriptionRecord(
-        name=name, queue=queue, generation="g", created_ms=created_ms, starts={0: 0, 1: 77}, all_partitions=True,
+        name=name, queue=queue, generation=GENERATION, created_ms=created_ms, starts={0: 0, 1: 77}, all_partitions=True,
         topics=("a",),
     )  # fmt: skip
 

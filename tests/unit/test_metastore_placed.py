@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import delivery.hbase
@@ -51,10 +52,11 @@ def test_each_kind_is_where_the_hosts_want_it_and_clients_find_it_there(data: Da
     tree = Tree()
     record = host(tree).create_queue("q", QueueSettings())
     client = catalog(tree)
-    client.create_subscription(preferences())
+    mine = msgspec.structs.replace(preferences(), generation=record.generation)
+    client.create_subscription(mine)
     assert client.queue("q") == record
     assert host(tree).subscriptions("q") == ["s"]
-    assert catalog(tree).subscription("q", "s") == preferences()
+    assert catalog(tree).subscription("q", "s") == mine
     assert tables_of(FakeZNodes(tree)) == {"queues", "topics", "owners", "transactions", "persistence"}
     assert {row.split(b"\0")[0] for row in data["p.metastore"]} == {b"", b"subscriptions", b"states", b"snapshots"}
 
@@ -143,8 +145,8 @@ def test_a_first_start_without_hbase_leaves_the_cluster_undecided(monkeypatch: p
 def test_formatting_wipes_both_and_lets_hosts_of_another_setting_start(data: Data) -> None:
     tree = Tree()
     there = host(tree)
-    there.create_queue("q", QueueSettings())
-    there.create_subscription(preferences())
+    generation = there.create_queue("q", QueueSettings()).generation
+    there.create_subscription(msgspec.structs.replace(preferences(), generation=generation))
     there.format()
     host(tree, NOWHERE).format()
     again = host(tree)

@@ -88,3 +88,20 @@ def test_who_attaches_is_told_that_it_was_deleted_meanwhile(hoot: Engine, betwee
     with pytest.raises(UnknownSubscription):
         subscribed(hoot, [], mode="attach", topics=["news"]).start()
     assert hoot.connect().subscriptions("orders") == []
+
+
+def test_what_is_registered_is_of_the_queue_that_was_made_in_the_place_of_the_one_that_was_looked_at(
+    hoot: Engine, between: Callable[[Between], None]
+) -> None:
+    client = hoot.connect()
+
+    def made_again(*_: object) -> None:
+        client.delete_queue("orders")
+        client.create_queue("orders", partitions=2).put(b"y", partition=1)
+
+    between(made_again)
+    got: list[bytes] = []
+    with subscribed(hoot, got):
+        hoot.settle()
+        hoot.advance(60)
+    assert got == [b"y"], "also from a partition that the former queue did not have"

@@ -14,10 +14,9 @@ from delivery.metastore.catalog import open_catalog
 from delivery.metastore.managers.records import OwnerInfo
 from delivery.metastore.managers.states import TakeState
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings
 from tests.integration.cli.running import HOOT, SECONDS, Child, Hoot, environment
 from tests.integration.embedded import ROOT
-from tests.integration.metastore import corrupt, host, listener, subscription
+from tests.integration.metastore import corrupt, host, listener, make_queue, subscription
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +27,7 @@ def hoot(zookeeper_hosts: str, zk: ZooKeeperClient) -> Hoot:
     catalog = open_catalog(zk)
     catalog.ensure_layout()
     for name in ("q", "r", "q2"):
-        catalog.create_queue(name, QueueSettings(partitions=2))
+        make_queue(catalog, name)
     catalog.create_subscription(subscription())
     catalog.take_states([TakeState(subscription(), 1, 3)])
     catalog.claim("q", 0, "h1", 7, -1)

@@ -8,14 +8,13 @@ import pytest
 
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.zookeeper import ZooKeeperClient
-from delivery.model import QueueSettings
-from tests.integration.metastore import subscription
+from tests.integration.metastore import make_queue, subscription
 
 
 @pytest.fixture
 def queue(catalog: Catalog) -> Catalog:
     """The catalog with a queue `q` and its subscription `s`."""
-    catalog.create_queue("q", QueueSettings(partitions=2))
+    make_queue(catalog)
     catalog.create_subscription(subscription())
     return catalog
 

@@ -35,6 +35,7 @@ from tests.integration.metastore import (
     entry,
     host,
     listener,
+    make_queue,
     subscription,
 )
 
@@ -115,7 +116,7 @@ def test_when_the_answer_to_a_creation_is_lost_the_queue_is_recognised_as_ones_o
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_names_outside_the_limits_are_refused_everywhere(catalog: Catalog, zk: ZooKeeperClient, name: str) -> None:
-    catalog.create_queue("q", QueueSettings())
+    make_queue(catalog)
     for call in (
         lambda: catalog.create_queue(name, QueueSettings()),
         lambda: catalog.queue(name),
@@ -181,7 +182,7 @@ def test_a_change_that_meets_another_is_made_on_top_of_it(catalog: Catalog, zk: 
 
 
 def filled(catalog: Catalog) -> None:
-    catalog.create_queue("q", QueueSettings(partitions=3))
+    make_queue(catalog, settings=QueueSettings(partitions=3))
     catalog.claim("q", 0, "h", 1, NEVER_OWNED)
     catalog.claim("q", 2, "h", 1, NEVER_OWNED)
     for name in ("s", "t"):

@@ -14,7 +14,7 @@ from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient
 from delivery.model import QueueSettings
-from tests.integration.metastore import CREATED_MS, Interposed, at_once, catalog_over
+from tests.integration.metastore import CREATED_MS, GENERATION, Interposed, at_once, catalog_over, make_queue
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 5
@@ -22,7 +22,7 @@ PARTITIONS = 5
 
 def record(name: str = "s", created_ms: int = CREATED_MS) -> SubscriptionRecord:
     return SubscriptionRecord(
-        name=name, queue="q", generation="g", created_ms=created_ms, starts=dict.fromkeys(range(PARTITIONS), 0),
+        name=name, queue="q", generation=GENERATION, created_ms=created_ms, starts=dict.fromkeys(range(PARTITIONS), 0),
         all_partitions=True, topics=(),
     )  # fmt: skip
 
@@ -30,7 +30,7 @@ def record(name: str = "s", created_ms: int = CREATED_MS) -> SubscriptionRecord:
 @pytest.fixture
 def between(catalog: Catalog, zk: ZooKeeperClient) -> Interposed:
     """A queue `q` with subscriptions `s` and `t`; and a hand in between."""
-    catalog.create_queue("q", QueueSettings(partitions=PARTITIONS))
+    make_queue(catalog, settings=QueueSettings(partitions=PARTITIONS))
     for name in ("s", "t"):
         catalog.create_subscription(record(name))
     return Interposed(zk)

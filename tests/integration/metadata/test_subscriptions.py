@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from delivery.errors import (
+    BadVersion,
     CorruptRecord,
     HootError,
     InvalidRequest,
@@ -121,6 +122,23 @@ def test_nothing_stays_of_a_subscription_that_is_created_while_its_queue_is_dele
     with pytest.raises(UnknownQueue):
         catalog_over(between).create_subscription(subscription(name="t"))
     queue.create_queue("q", QueueSettings())
+    assert queue.subscriptions("q") == []
+
+
+def test_a_subscription_is_made_for_no_other_queue_than_the_one_it_was_meant_for(
+    queue: Catalog, zk: ZooKeeperClient
+) -> None:
+    between = Interposed(zk)
+
+    def change() -> None:
+        queue.delete_queue("q")
+        queue.create_queue("q", QueueSettings())
+
+    between.before = change
+    through = catalog_over(between)
+    for _ in ("in the course of it", "before"):
+        with pytest.raises(BadVersion, match="another one of its name"):
+            through.create_subscription(subscription(name="t"))
     assert queue.subscriptions("q") == []
 
 
