@@ -140,7 +140,7 @@ class SubscriptionsFace(ABC):
         `partitions`, `topics`, `filter`, `start`, `retry`, `kind`, `bound`, `flow` and `isolation` as in
         Subscriber.subscribe.
         Raises SubscriptionExists, UnknownQueue, UnknownPartition, InvalidRequest; NoHost and HostUnreachable when a
-        start has to be asked for.
+        start has to be asked for; BadVersion when the queue is deleted and made again at that moment.
         """
         request = check_request(
             queue, partitions, topics, start, filter, retry=retry, kind=kind, bound=bound, flow=flow,

@@ -14,6 +14,7 @@ from delivery.errors import CorruptRecord, HostsRunning, MetadataUnavailable
 from delivery.metastore import records
 from delivery.metastore.access import Managers
 from delivery.metastore.archives import Archives
+from delivery.metastore.ends import Ends
 from delivery.metastore.managers import layout
 from delivery.metastore.ops import Create, Delete, NodeExists, Op
 from delivery.metastore.parked import Parked
@@ -39,7 +40,7 @@ def open_catalog(
     return Catalog(zk, PlacedMetaStore(zk, zk, place, call_seconds=call_seconds))
 
 
-class Catalog(Archives, Snapshots, Parked, Topics, Transactions, Works):
+class Catalog(Archives, Ends, Snapshots, Parked, Topics, Transactions, Works):
     """The catalog over one ZooKeeper session and a MetaStore; as thread-safe as these."""
 
     def ensure_layout(self) -> None:

@@ -1,17 +1,15 @@
-"""The catalog's queues: records in a table, and the end of all that belongs to one."""
+"""The catalog's queues: records in a table. Their end is in `ends`."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import msgspec
 
 from delivery import wall
 from delivery.errors import BadVersion, CorruptRecord, InvalidRequest, UnknownQueue
 from delivery.filters.like import stars
-from delivery.metastore import records
 from delivery.metastore.access import ATTEMPTS, Access, crowded, give_way
 from delivery.metastore.records import QueueRecord, TopicRecord
 from delivery.metastore.tables.base import Watcher
@@ -20,7 +18,7 @@ from delivery.model import QueueSettings, check_name, check_settings
 
 
 class Queues(Access):
-    """Creating, changing and deleting queues."""
+    """Creating, looking at and changing queues."""
 
     def create_queue(
         self, name: str, settings: QueueSettings, topic: TopicRecord | None = None, copy_of: str = ""
@@ -119,68 +117,6 @@ class Queues(Access):
                 continue
             return home
         raise crowded(f"queue {name!r}")
-
-    def delete_queue(self, name: str) -> None:
-        """Delete a queue with its subscriptions, listeners, owners and sealed ranges. Raises UnknownQueue.
-
-        Its record goes last: when this breaks off, the queue is still listed, and deleting it again ends the work.
-        """
-        queues = self.managers.queues
-        for attempt in range(ATTEMPTS):
-            give_way(attempt)
-            version = queues.read_version(name)
-            if version is None and attempt == 0:
-                raise self._unknown_queue(name)
-            if version is None:
-                return
-            self._delete_belongings(name)
-            try:
-                queues.delete_queue(name, version)
-            except BadVersion:
-                continue  # it was changed, or deleted and made again: then what belongs to it is looked for again
-            except UnknownQueue:
-                return
-            return
-        raise crowded(f"queue {name!r}")
-
-    def replace_queue(self, name: str, generation: str, settings: QueueSettings, copy_of: str) -> QueueRecord:
-        """Another queue in the place of the one of this generation, which ends as if it were deleted; gives the new.
-
-        The name is never free meanwhile. When this breaks off, the former one is still listed, with or without what
-        belonged to it: replacing it again ends the work. Raises UnknownQueue, InvalidRequest.
-        """
-        check_settings(settings)
-        for attempt in range(ATTEMPTS):
-            give_way(attempt)
-            found = self._generation(name, generation)
-            self._delete_belongings(name)
-            made = QueueRecord(name, secrets.token_hex(8), wall.ms(), settings, copy_of=copy_of)
-            try:
-                self.managers.queues.update_queue(made, found.version)
-            except BadVersion:
-                continue
-            return made
-        raise crowded(f"queue {name!r}")
-
-    def _delete_belongings(self, name: str) -> None:
-        """All but the record. Listeners go between the reading of the subscriptions' versions and their deletion."""
-        managers, folder = self.managers, records.listeners_path(name)
-        managers.subscriptions.delete_all_subscription_data(name, partial(self._zk.delete_tree, folder))
-        self._zk.delete_tree(folder)
-        places = self._places(name)
-        managers.owners.delete_owner_infos(places)
-        managers.persistence.delete_topic_persistence_infos(places)
-
-    def _places(self, name: str) -> list[tuple[str, int]]:
-        """The partitions of a queue; those that have a record, where the queue's cannot be read."""
-        try:
-            found = self.managers.queues.read_queue(name)
-        except CorruptRecord:
-            managers = self.managers
-            owners = {place[:2] for page in managers.owners.owner_info_pages() for place in page}
-            sealed = {place[:2] for page in managers.persistence.topic_persistence_info_pages() for place in page}
-            return sorted((queue, partition) for queue, partition in owners | sealed if queue == name)
-        return [] if found is None else [(name, partition) for partition in range(found.value.settings.partitions)]
 
     def _generation(self, name: str, generation: str) -> Versioned[QueueRecord]:
         found = self._versioned_queue(name)

@@ -108,11 +108,12 @@ class Subscriptions(Listeners):
                 return there.queue if there is not None and there.created_ms == found.replayed_ms else ""
         return ""
 
-    def _delete(self, queue: str, name: str) -> None:
+    def _delete(self, queue: str, name: str, generation: str | None = None) -> None:
+        """As `delete_subscription`; with a generation, only one that was made for that queue of the name."""
         subscriptions = self.managers.subscriptions
         for attempt in range(ATTEMPTS):
             give_way(attempt)
-            version = subscriptions.read_version(queue, name)
+            version = self._version(queue, name, generation)
             if version is None and attempt == 0:
                 raise self._unknown_subscription(queue, name)
             if version is None:
@@ -127,6 +128,12 @@ class Subscriptions(Listeners):
                 return
             return
         raise crowded(f"subscription {name!r}")
+
+    def _version(self, queue: str, name: str, generation: str | None) -> Version | None:
+        if generation is None:
+            return self.managers.subscriptions.read_version(queue, name)
+        found = self.managers.subscriptions.read_preferences(queue, name)
+        return found.version if found is not None and found.value.generation == generation else None
 
     # -- states
 
@@ -166,6 +173,8 @@ class Subscriptions(Listeners):
         """
         found = self._preferences(queue, name)
         _check_place(found.value, record, agreed)
+        if not self._is_of_queue(found.value):  # left over, by who ended that queue and could not end the work
+            raise UnknownSubscription(f"queue {queue!r} has no subscription {name!r}: that was an earlier queue's")
         for attempt in range(ATTEMPTS):
             give_way(attempt)
             if self._put_listener(queue, name, record, replace):
@@ -226,22 +235,29 @@ class Subscriptions(Listeners):
     def _undo(self, queue: str, name: str, record: ListenerRecord) -> None:
         """Leave nothing of an attachment to what was deleted."""
         self.detach(queue, name, record)
+        self._drop_folder(queue)
+
+    def _drop_folder(self, queue: str) -> None:
+        """A queue that is gone has no folder of listeners, unless somebody is in it."""
         if self.managers.queues.read_version(queue) is None:
             with contextlib.suppress(NotEmpty):
                 self._zk.delete(records.listeners_path(queue))
 
     # -- errors
 
-    def _check_is_of_queue(self, preferences: SubscriptionRecord) -> None:
-        """Hosts serve no subscription of an earlier queue of the name. Raises UnknownQueue, BadVersion."""
-        queue = preferences.queue
-        found = self.managers.queues.read_queue(queue)
+    def _is_of_queue(self, preferences: SubscriptionRecord) -> bool:
+        """Whether hosts serve it: not if it was made for an earlier queue of the name. Raises UnknownQueue."""
+        found = self.managers.queues.read_queue(preferences.queue)
         if found is None:
-            raise self._unknown_queue(queue)
-        if found.value.generation != preferences.generation:
+            raise self._unknown_queue(preferences.queue)
+        return found.value.generation == preferences.generation
+
+    def _check_is_of_queue(self, preferences: SubscriptionRecord) -> None:
+        """Raises UnknownQueue, BadVersion."""
+        if not self._is_of_queue(preferences):
             raise BadVersion(
-                f"subscription {preferences.name!r} is not one of this queue {queue!r}: that one was deleted, and"
-                " another one of its name created"
+                f"subscription {preferences.name!r} is not one of this queue {preferences.queue!r}: that one was"
+                " deleted, and another one of its name created"
             )
 
     def _preferences(self, queue: str, name: str) -> Versioned[SubscriptionRecord]:

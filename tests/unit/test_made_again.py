@@ -1,14 +1,17 @@
-"""A subscription that is deleted and created again is another one, however late its subscriber hears of that."""
+"""What is deleted and created again, a subscription or its queue, is another one, whoever hears of that how late."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from delivery.errors import UnknownSubscription
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.queues import QueueManager
+from delivery.metastore.records import ListenerRecord
+from delivery.model import QueueSettings
 from delivery.testing import Engine
 from subscriber import Message, Subscriber
 
@@ -85,3 +88,46 @@ def test_nor_when_it_is_made_again_while_its_subscriber_takes_its_place_again(
     hoot.settle()
     hoot.advance(60)
     assert (is_over(hoot, subscriber), positions(hoot)) == (True, [0, 0])
+
+
+def deleted(catalog: Catalog) -> None:
+    catalog.delete_queue("orders")
+
+
+def replaced(catalog: Catalog) -> None:
+    catalog.replace_queue("orders", catalog.queue("orders").generation, QueueSettings(), "")
+
+
+@pytest.mark.parametrize(("end", "last"), [(deleted, "delete_queue"), (replaced, "update_queue")])
+def test_who_subscribes_while_the_queue_ends_is_told_and_leaves_nothing(
+    hoot: Engine, monkeypatch: pytest.MonkeyPatch, end: Callable[[Catalog], None], last: str
+) -> None:
+    """What belongs to the queue was deleted by then, and its record is still there."""
+    ending, subscribers = getattr(QueueManager, last), list[Subscriber]()
+
+    def late(*args: Any) -> object:
+        if not subscribers:
+            subscribers.append(subscribed(hoot, []))
+        return ending(*args)
+
+    monkeypatch.setattr(QueueManager, last, late)
+    catalog = hoot.catalog_of(hoot.session())
+    end(catalog)
+    assert catalog.attached_queues() == [] or catalog.seats(["orders"]) == [{}]
+    if catalog.queues() == []:
+        hoot.connect().create_queue("orders")
+    hoot.settle()
+    assert catalog.subscriptions("orders") == []
+    assert subscribers[0].subscriptions["orders"].state == "deleted"
+
+
+def test_nobody_attaches_to_what_is_left_of_an_earlier_queue(hoot: Engine) -> None:
+    subscribed(hoot, []).stop()
+    catalog = hoot.catalog_of(hoot.session())
+    left = catalog.subscription("orders", "mail")
+    assert left is not None
+    catalog.delete_queue("orders")
+    catalog.create_queue("orders", QueueSettings())
+    catalog.managers.subscriptions.create_subscription_data(left)
+    with pytest.raises(UnknownSubscription, match="earlier queue"):
+        catalog.attach("orders", "mail", ListenerRecord(address="127.0.0.1", port=1, token="t"))
