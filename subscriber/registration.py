@@ -178,13 +178,13 @@ class SubscriberZooKeeper:
 
         Raises UnknownSubscription, UnknownQueue; SubscriptionBusy when others than `own` are attached, unless forced.
         """
-        for member in ("", self._member):
-            self._zookeeper.unwatch(records.listener_path(queue, self._name, member))
         if not self._force and self._catalog.subscription(queue, self._name) is not None:
             others = [one for one in self._catalog.members(queue, self._name) if one != own]
             if (alive := self._first_alive(queue, others)) is not None:
                 raise self._busy(queue, alive)
         self._catalog.delete_subscription(queue, self._name)
+        for member in ("", self._member):  # not before: what is refused stays attached, and has to hear of its end
+            self._zookeeper.unwatch(records.listener_path(queue, self._name, member))
 
     def delete_matching(self, queue: str) -> None:
         """Delete the durable state of a subscription that is not attached here, or of all that a pattern matches.
