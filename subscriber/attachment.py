@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from delivery import logs
+from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.model import Message
 from delivery.telemetry import configured
@@ -41,8 +42,8 @@ class Attachment:
         """Pushes that came while the application wanted none; for the thread that takes pushes up."""
         self.unacknowledged: dict[int, Unacknowledged] = {}
         """By partition, when the application acknowledges by hand."""
-        self._made_for = (subscription.listeners, record.retry)
-        self._calls: Calls | None = None
+        self._made: tuple[Sequence[Registered], RetryPolicy, Calls] | None = None
+        """The listeners and the policy, and what calls them: as one, for several threads may make them anew at once."""
         self.telemetry = configured()
 
     def registered(self, record: SubscriptionRecord) -> None:
@@ -58,18 +59,19 @@ class Attachment:
 
     def calls(self, dispatcher: Dispatcher) -> Calls:
         """The listeners as they stand now."""
-        listeners, retry = self.subscription.listeners, self.record.retry
-        if self._calls is None or listeners is not self._made_for[0] or retry is not self._made_for[1]:
-            check_effects(listeners, self.record, manual=self.subscription.manual)
-            called: Sequence[Registered] = listeners
-            if self.subscription.manual:
-                called = [by_hand(one, self._deliver) for one in called]
-            if self.telemetry is not None:
-                called = traced(self.telemetry, self.subscription.name, called)
-            where, limit = self.subscription.where, retry.timeout_seconds
-            self._calls = Calls(called, dispatcher.hop, where, limit, dispatcher.clock)
-            self._made_for = (listeners, retry)
-        return self._calls
+        listeners, retry, made = self.subscription.listeners, self.record.retry, self._made
+        if made is not None and listeners is made[0] and retry is made[1]:
+            return made[2]
+        check_effects(listeners, self.record, manual=self.subscription.manual)
+        called: Sequence[Registered] = listeners
+        if self.subscription.manual:
+            called = [by_hand(one, self._deliver) for one in called]
+        if self.telemetry is not None:
+            called = traced(self.telemetry, self.subscription.name, called)
+        where, limit = self.subscription.where, retry.timeout_seconds
+        calls = Calls(called, dispatcher.hop, where, limit, dispatcher.clock)
+        self._made = (listeners, retry, calls)
+        return calls
 
     def _deliver(self, message: Message) -> ManualMessage:
         return self.unacknowledged[message.partition].deliver(message)
