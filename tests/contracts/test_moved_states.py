@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from delivery.errors import BadVersion, CorruptRecord, UnknownPartition
+from delivery.errors import BadVersion, CorruptRecord, UnknownPartition, UnknownSubscription
 from delivery.metastore.managers.records import Attempts, ParkedKey
 from delivery.metastore.managers.states import MoveState
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
@@ -67,6 +67,24 @@ def test_the_state_of_an_earlier_subscription_of_the_name_is_not_gone_on_with(
 ) -> None:
     subscriptions.take_state(preferences(created_ms=1), 0, 9)
     assert moved(subscriptions, 40) == state(40, 0, moves=1)
+
+
+def test_who_has_not_heard_of_a_deletion_takes_nothing_over_of_the_subscription_that_came_after_it(
+    subscriptions: SubscriptionDataManager,
+) -> None:
+    former, new = preferences(created_ms=9), preferences()  # times of two clocks, which prove nothing
+    version = subscriptions.create_subscription_data(former)
+    subscriptions.take_state(former, 0, 1)
+    subscriptions.delete_subscription_data("q", "s", version)
+    version = subscriptions.create_subscription_data(new)
+    assert moved(subscriptions, 40) == state(40, 0, moves=1)
+    assert refused(subscriptions.take_state, former, 0, 1) is UnknownSubscription
+    assert subscriptions.take_state(new, 0, 1).value == state(40, 1, moves=1)
+    subscriptions.delete_subscription_data("q", "s", version)
+    subscriptions.create_subscription_data(former)
+    assert subscriptions.take_state(former, 0, 1).value == state(100, created_ms=9), (
+        "what is left over counts for nobody"
+    )
 
 
 def test_what_cannot_be_moved_is_told_each_by_itself(metastore: MetaStore) -> None:

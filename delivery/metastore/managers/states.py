@@ -4,6 +4,9 @@ A MetaStore has no transaction over several keys, so the owner's epoch cannot be
 whoever becomes the owner of a partition first takes over the states in it: it writes each anew, with its own epoch. The
 version that a former owner holds is then no longer the state's, and its next save fails, whenever it comes. So at most
 one owner can save at any time, and what an owner saved before it was fenced is what the next one reads.
+
+Where the state of another subscription of the name is found, the preferences tell which of the two is left over: an
+owner may not have heard yet that its own one was deleted and made again, and moved by hand since.
 """
 
 from __future__ import annotations
@@ -122,7 +125,8 @@ class SubscriptionStates:
         """Take over the state under the epoch of the new owner: from now on no former owner saves it.
 
         One that is not there yet begins at the subscription's start. Raises Fenced when a newer epoch has it,
-        UnknownPartition when the subscription does not read it, BadVersion when others keep changing it, CorruptRecord.
+        UnknownPartition when the subscription does not read it, UnknownSubscription when it was deleted and a later one
+        of its name has a state, BadVersion when others keep changing it, CorruptRecord.
         """
         return _taken(self.take_states([TakeState(preferences, partition, epoch)])[0])
 
@@ -228,8 +232,12 @@ class SubscriptionStates:
         """Try once; gives those that lost against others."""
         keys = [state_key(one.preferences.queue, one.preferences.name, one.partition) for _, one in pending]
         trying: list[tuple[int, TakeState | MoveState, SubscriptionState, Put]] = []
-        for (at, change), key, found in zip(pending, keys, self._read(keys), strict=True):
+        read = self._read(keys)
+        late = self._late(pending, read)
+        for (at, change), key, found in zip(pending, keys, read, strict=True):
             state = change.next(found)
+            if at in late and not isinstance(state, HootError):
+                state = _deleted(change.preferences.queue, change.preferences.name)
             if isinstance(state, HootError):
                 outcomes[at] = state
                 continue
@@ -243,6 +251,22 @@ class SubscriptionStates:
             else:
                 outcomes[at] = outcome if isinstance(outcome, HootError) else Versioned(state, outcome)
         return lost
+
+    def _late(
+        self, pending: Sequence[tuple[int, TakeState | MoveState]], read: Sequence[Taken | CorruptRecord | None]
+    ) -> set[int]:  # fmt: skip
+        """Those that would take the state of a later subscription over for one that was deleted."""
+        doubtful = [
+            (at, one.preferences)
+            for (at, one), found in zip(pending, read, strict=True)
+            if isinstance(one, TakeState) and isinstance(found, Versioned) and not found.value.is_of(one.preferences)
+        ]
+        there = self._are_there([preferences for _, preferences in doubtful]) if doubtful else []
+        return {at for (at, _), is_there in zip(doubtful, there, strict=True) if not is_there}
+
+    def _are_there(self, subscriptions: Sequence[SubscriptionRecord]) -> list[bool]:
+        """Which of them were neither deleted nor replaced by another one of the name."""
+        raise NotImplementedError
 
     def _read(self, keys: Sequence[str]) -> list[Taken | CorruptRecord | None]:
         found = zip(keys, self._table.get_many(keys), strict=True)
@@ -263,7 +287,7 @@ def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Vers
         return found
     ours = save.state
     if found is None or (found.value.generation, found.value.created_ms) != (ours.generation, ours.created_ms):
-        return UnknownSubscription(f"subscription {save.name!r} of queue {save.queue!r} was deleted")
+        return _deleted(save.queue, save.name)
     if found.value == ours:
         return found.version  # an earlier try was done after all: no other owner writes this epoch
     if found.value.epoch > ours.epoch:
@@ -290,6 +314,10 @@ def _removal(item: MetastoreTableItem, of: SubscriptionRecord | None) -> Remove 
     if of is None or state.is_of(of) or state.created_ms < of.created_ms:
         return Remove(item.key, item.version)
     return None
+
+
+def _deleted(queue: str, name: str) -> UnknownSubscription:
+    return UnknownSubscription(f"subscription {name!r} of queue {queue!r} was deleted")
 
 
 def _fenced(queue: str, partition: int) -> Fenced:

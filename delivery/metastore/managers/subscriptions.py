@@ -216,6 +216,12 @@ class SubscriptionDataManager(SubscriptionStates):
         keys = names_around(self._subscriptions, subscription_key(queue, name), prefix + SEPARATOR, prefix + AFTER)
         return [key.partition(SEPARATOR)[2] for key in keys]
 
+    def _are_there(self, subscriptions: Sequence[SubscriptionRecord]) -> list[bool]:
+        places = list(dict.fromkeys((one.queue, one.name) for one in subscriptions))
+        found = dict(zip(places, self.read_many_preferences(places), strict=True))
+        there = [(one, found[one.queue, one.name]) for one in subscriptions]
+        return [isinstance(now, Versioned) and now.value.is_same(one) for one, now in there]
+
     def _page(self, queue: str, after: str | None, limit: int, fields: Fields) -> list[MetastoreTableItem]:
         items: list[MetastoreTableItem] = []
         with self._listing(queue, after, limit, fields) as cursor:
