@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final
 
 from delivery import logs
@@ -41,6 +42,10 @@ class Teller:
         self._turn = threading.RLock()
         """Held by whoever tells."""
         self._waiting: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.users = 0
+        """Who tells by it, or is about to."""
+        self.is_over = False
+        """The subscription has ended, and none of its name has come since."""
 
     def add(self, event: Event) -> bool:
         """Keep an event for the next `tell`; whether it is the first, so that somebody has to be asked for that."""
@@ -69,24 +74,50 @@ class Telling:
         self._call, self._submit, self._looked, self._on_end = call, submit, looked, on_end
         self._tellers: dict[str, Teller] = {}
         """By queue."""
+        self._lock = threading.Lock()
+        """For the tellers' users and ends; held while nobody is called."""
 
     def tell(self, event: Event) -> None:
         """Tell of it now, behind what is kept, on a thread that calls listeners."""
-        self._teller(event.queue).tell(event)
+        self._tell(event.queue, self._use(event.queue), event)
 
     def tell_soon(self, event: Event, strand: Hashable) -> None:
         """Have it told as a job of `strand`, behind the callbacks for messages there. On the trio thread."""
-        teller = self._teller(event.queue)
+        teller = self._use(event.queue)
+        teller.is_over = False
         if teller.add(event):
-            self._submit(strand, teller.tell)
+            self._submit(strand, partial(self._tell, event.queue, teller))
+        else:
+            self._let_go(event.queue, teller)
 
     def forget(self, queue: str) -> None:
-        """Nothing more happens to a subscription, but for what is told already."""
-        self._tellers.pop(queue, None)
+        """Nothing more happens to a subscription, but for what is told already.
 
-    def _teller(self, queue: str) -> Teller:
-        found = self._tellers.get(queue)
-        return self._tellers.setdefault(queue, Teller(self._call_safely)) if found is None else found
+        What waits still is told before anything of another one that comes in its place.
+        """
+        teller = self._use(queue)
+        teller.is_over = True
+        self._let_go(queue, teller)
+
+    def _tell(self, queue: str, teller: Teller, event: Event | None = None) -> None:
+        try:
+            teller.tell(event)
+        finally:
+            self._let_go(queue, teller)
+
+    def _use(self, queue: str) -> Teller:
+        with self._lock:
+            found = self._tellers.get(queue)
+            if found is None:
+                found = self._tellers[queue] = Teller(self._call_safely)
+            found.users += 1
+            return found
+
+    def _let_go(self, queue: str, teller: Teller) -> None:
+        with self._lock:
+            teller.users -= 1
+            if teller.is_over and not teller.users:
+                del self._tellers[queue]
 
     def _call_safely(self, event: Event) -> None:
         partition = _NO_PARTITION if event.partition is None else event.partition

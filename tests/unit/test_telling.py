@@ -94,6 +94,33 @@ def test_what_happened_before_is_told_first_whoever_tells() -> None:
     assert numbers(application.told["q"]) == [1, 2, 3]
 
 
+def test_the_end_of_a_subscription_is_told_before_anything_of_the_one_that_comes_in_its_place() -> None:
+    """A callback of the former one may take its time, and the new one has a strand of its own."""
+    told: list[Kind] = []
+    strands = {"former": Later(), "new": Later()}
+
+    def submit(strand: Hashable, job: Callable[[], None]) -> None:
+        strands[str(strand)].submit(strand, job)
+
+    telling = Telling(lambda event: told.append(event.kind), submit, unseen, nothing)
+    telling.tell_soon(event("q", 0, "deleted"), "former")
+    telling.forget("q")
+    telling.tell_soon(event("q", 0, "attached"), "new")
+    strands["new"].do()
+    strands["former"].do()
+    assert told == ["deleted", "attached"]
+
+
+def test_nothing_is_kept_of_a_subscription_whose_end_was_told() -> None:
+    later = Later()
+    telling = Telling(nothing, later.submit, unseen, nothing)
+    for kind in ("attached", "deleted"):
+        telling.tell_soon(event("q", 0, kind), "q")
+    telling.forget("q")
+    later.do()
+    assert telling._tellers == {}
+
+
 def test_changes_that_wait_are_bounded_the_last_ones_are_told_and_the_others_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
