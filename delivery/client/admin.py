@@ -104,10 +104,11 @@ class Admin:
         """See Client.update_queue."""
         return self._catalog.update_queue(name, lambda present: changed(settings or present, changes))
 
-    def delete_queue(self, name: str) -> None:
-        """See Client.delete_queue."""
-        self._catalog.delete_queue(name)
+    def delete_queue(self, name: str) -> str:
+        """See Client.delete_queue; gives the generation of the queue."""
+        generation = self._catalog.delete_queue(name)
         self._owners.forget_queue(name)
+        return generation
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""

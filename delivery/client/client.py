@@ -105,11 +105,13 @@ class Client(SubscriptionsFace):
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages and subscriptions. Raises UnknownQueue."""
-        self._open().delete_queue(name)
+        generation = self._open().delete_queue(name)
         with self._lock:
-            gone = self._queues.pop(name, None)
-        if gone is not None:
-            gone.close()
+            gone = self._queues.get(name)
+            if gone is None or gone.record.generation != generation:  # another thread has made it anew already
+                return
+            del self._queues[name]
+        gone.close()
 
     def copy_queue(self, queue: str, target: Client, name: str, *, layout: Layout | None = None) -> QueueCopy:
         """Copy a queue to another one, of this cluster or of another client's; see docs/copying.md.
@@ -191,20 +193,39 @@ class Client(SubscriptionsFace):
         return self._admin
 
     def _queue_of(self, record: QueueRecord) -> Queue:
-        """The Queue object of a record: one for all callers, as long as the queue stays what it is."""
+        """The Queue object of a record: one for all callers, as long as the queue stays what it is.
+
+        A record that differs from what is known may be the older one, read before another thread made the queue anew.
+        So it is read once more before anything is replaced. Raises UnknownQueue.
+        """
+        read_since: Queue | None = None
+        while True:
+            found, former = self._known_or_made(record, read_since)
+            if found is None:
+                read_since, record = former, self._admin.queue_record(record.name)
+                continue
+            if former is not None:
+                former.close()  # it was deleted
+            return found
+
+    def _known_or_made(self, record: QueueRecord, read_since: Queue | None) -> tuple[Queue | None, Queue | None]:
+        """The Queue object of a record, and that of a deleted queue, whose place it has taken.
+
+        None, and what is known, where that differs and is not what the record was `read_since`.
+        """
         with self._lock:
             if self._closed:
                 raise Closed("the client is closed")
             known = self._queues.get(record.name)
             if known is not None and record.serves_as(known.record):
-                return known
+                return known, None
+            if known is not None and known is not read_since:
+                return None, known
             made = self._queues[record.name] = self._make_queue(record)
             if known is not None and known.record.generation == record.generation:
                 self._former.append(known)
                 known = None
-        if known is not None:
-            known.close()  # it was deleted
-        return made
+        return made, known
 
     def _make_queue(self, record: QueueRecord) -> Queue:
         look = partial(self._admin.queue_record, record.name)

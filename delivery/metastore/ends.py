@@ -24,19 +24,21 @@ from delivery.model import QueueSettings, check_settings
 class Ends(Subscriptions):
     """Deleting queues, and putting others in their place."""
 
-    def delete_queue(self, name: str) -> None:
-        """Delete a queue with its subscriptions, listeners, owners and sealed ranges. Raises UnknownQueue.
+    def delete_queue(self, name: str) -> str:
+        """Delete a queue with its subscriptions, listeners, owners and sealed ranges; gives its generation.
 
-        When this breaks off before the last moment, the queue is still listed, and deleting it again ends the work.
+        That is empty for a damaged one. When this breaks off before the last moment, the queue is still listed, and
+        deleting it again ends the work. Raises UnknownQueue.
         """
-        queues = self.managers.queues
+        queues, generation = self.managers.queues, ""
         for attempt in range(ATTEMPTS):
             give_way(attempt)
-            version, generation = self._ending(name)
+            version, found = self._ending(name)
             if version is None and attempt == 0:
                 raise self._unknown_queue(name)
             if version is None:
-                return
+                return generation
+            generation = found
             self._delete_belongings(name)
             try:
                 queues.delete_queue(name, version)
@@ -45,7 +47,7 @@ class Ends(Subscriptions):
             except UnknownQueue:
                 pass
             self._delete_late(name, generation)
-            return
+            return generation
         raise crowded(f"queue {name!r}")
 
     def replace_queue(self, name: str, generation: str, settings: QueueSettings, copy_of: str) -> QueueRecord:

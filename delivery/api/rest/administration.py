@@ -45,7 +45,7 @@ class TopicRecords(Protocol):
     def queue(self, name: str) -> QueueRecord:
         """A queue. Raises UnknownQueue."""
 
-    def delete_queue(self, name: str) -> None:
+    def delete_queue(self, name: str) -> object:
         """Delete a queue. Raises UnknownQueue."""
 
 
