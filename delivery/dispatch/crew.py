@@ -29,9 +29,9 @@ from delivery.dispatch.members import Seat
 from delivery.dispatch.scanner import Judge
 from delivery.dispatch.shares import Lane, Shares
 from delivery.dispatch.slotting import InSlots, SlotColumns
-from delivery.dispatch.target import STATUS_OK, Answer, More, Stream, Target
+from delivery.dispatch.target import STATUS_OK, STATUS_STALE, Answer, More, Stream, Target
 from delivery.dispatch.worker import Begin, Ledger, SubscriptionWorker
-from delivery.errors import HootError
+from delivery.errors import Fenced, HootError
 from delivery.filters import Filter
 from delivery.metastore.managers.records import Attempts, ParkedKey, Share
 from delivery.metastore.slots import as_ranges
@@ -236,7 +236,10 @@ class Crew:
         return self._last_run
 
     async def _settle(self, link: Link) -> None:
-        """Return when a listener has ended everything that it was sent."""
+        """Return when a listener has ended everything that it was sent. Raises Fenced when it knows a newer owner.
+
+        It would answer no question of this one ever again; and with nothing to read that is the only sign of it.
+        """
         while True:
             if await self._is_settled(await link.target()):
                 return
@@ -255,4 +258,8 @@ class Crew:
         except HootError:
             return False
         await answered.wait()
-        return not isinstance(answers[0], HootError) and answers[0].status == STATUS_OK
+        if isinstance(answers[0], HootError):
+            return False
+        if answers[0].status == STATUS_STALE:
+            raise Fenced(f"partition {self.stream.partition} of queue {self.stream.queue!r} has another owner now")
+        return answers[0].status == STATUS_OK

@@ -279,8 +279,8 @@ def _slots_gone_on_too_far() -> Bug:
 
 
 PLANTED: dict[str, Planted] = {
-    "no fence": Planted(_no_fence, "I1"),
-    "a watch trusted": Planted(_watch_trusted, "I1"),
+    "no fence": Planted(_no_fence, "I1 I2"),
+    "a watch trusted": Planted(_watch_trusted, "I1 I2"),
     "seal too low": Planted(_seal_too_low, "I1 I5"),
     "producers forgotten": Planted(_producers_forgotten, "I14"),
     "checkpoint at push": Planted(_checkpoint_at_push, "I5"),
@@ -288,7 +288,7 @@ PLANTED: dict[str, Planted] = {
     "checkpoint forgotten": Planted(_checkpoint_forgotten, "I4 I9"),
     "late write counts": Planted(_late_write_counts, "I5 I6 I7 I8 I14", first=13),
     "bodies swapped": Planted(_bodies_swapped, "I2"),
-    "watermark ahead": Planted(_watermark_ahead, "I2"),
+    "watermark ahead": Planted(_watermark_ahead, "I1 I2"),
     "checkpoint unfenced": Planted(_checkpoint_unfenced, "I4"),
     "state not taken over": Planted(_state_not_taken_over, "I6"),
     "ids by clock": Planted(_ids_by_clock, "I1 I7", asserted="base id"),

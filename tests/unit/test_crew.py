@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 import trio
 
+from delivery.dispatch.target import More
+from delivery.errors import Fenced
 from delivery.metastore.policy import RetryPolicy
 from delivery.metastore.slots import slot_of_key
+from tests.dispatch import STREAM
 from tests.unit.crew import BY_KEY, IN_ORDER, Stage
 
 KEYS = "abcdefghijklmnop"
@@ -126,6 +130,22 @@ def test_a_new_owner_asks_those_who_may_handle_what_the_former_one_sent() -> Non
     scene.play(story)
     scene.check(twice=True)
     assert "y" in by_member(scene)
+
+
+def test_a_former_owner_that_waits_for_a_member_ends_when_that_one_has_heard_of_a_newer_owner() -> None:
+    """It reads nothing meanwhile, which would tell it that it has lost the partition; it may own it anew since then."""
+    scene = stage(batches=5)
+
+    async def story() -> None:
+        scene.join("x")
+        await trio.sleep(1)
+        newer = msgspec.structs.replace(STREAM, epoch=STREAM.epoch + 9)
+        scene.lines["x"].push(newer, 1, 0, b"", lambda _: None, More(parked=()))
+        scene.join("y")
+        await trio.sleep(60)
+
+    with pytest.RaisesGroup(Fenced, flatten_subgroups=True):
+        scene.play(story)
 
 
 def test_a_member_that_was_given_keys_and_not_yet_saved_as_their_holder_gets_nothing() -> None:
