@@ -190,8 +190,7 @@ class Runtime:
         subscription.on_wanted = partial(self._service.resume, attachment)
         self._service.attached[queue] = attachment  # first, for a region host connects as soon as it is registered
         try:
-            joined = await hop.run_sync(self._registration.join, subscription.request, plan, listener)
-            attachment.registered(joined)
+            attachment.registered(await hop.run_sync(self._registration.join, subscription.request, plan, listener))
         except BaseException:
             del self._service.attached[queue]
             attachment.end()
