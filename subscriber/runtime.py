@@ -181,9 +181,8 @@ class Runtime:
 
     async def _attach(self, subscription: Subscription, plan: Plan) -> None:
         queue = subscription.queue
-        listener = ListenerRecord(
-            address=self._address[0], port=self.port, token=secrets.token_hex(16), member=plan.member
-        )
+        token, (address, port) = secrets.token_hex(16), self._address[:2]
+        listener = ListenerRecord(address=address, port=port, token=token, member=plan.member)
         attachment = Attachment(subscription, plan.record, listener)
         if subscription.concurrency != 1:
             attachment.strands = self._dispatcher.strands(subscription.concurrency)
@@ -217,7 +216,6 @@ class Runtime:
 
     async def _renew(self, attachment: Attachment) -> bool:
         """Attach it again if need be; False when it cannot be told now."""
-        queue = attachment.subscription.queue
         try:
             renewed = await hop.run_sync(self._registration.renew, attachment.record, attachment.listener)
         except (SubscriptionBusy, GroupMismatch) as error:
@@ -225,10 +223,12 @@ class Runtime:
         except (UnknownSubscription, UnknownQueue) as error:
             self._end(attachment, "deleted", error)
         except HootError as error:
-            log.warning("subscription %s on %s: its registration cannot be confirmed: %s", self._settings.name, queue,
-                        error)  # fmt: skip
+            log.warning("subscription %s on %s: its registration cannot be confirmed: %s", self._settings.name,
+                        attachment.subscription.queue, error)  # fmt: skip
             return False
         else:
+            if self._zookeeper.state != "steady":
+                return False  # it was read before the connection broke, which everybody has been told of since
             attachment.record = renewed.record
             self._service.lapsing.look_soon()
             if renewed.again or attachment.subscription.state != "attached":

@@ -9,8 +9,8 @@ from delivery.config import HostConfig
 from delivery.dispatch.checkpoints import CheckpointKeeper
 from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.errors import BadVersion, HootError, MetadataUnavailable
+from delivery.metastore.managers.changes import SaveState, Taken
 from delivery.metastore.managers.records import SubscriptionState
-from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version, Versioned
 
 CONFIG = HostConfig(checkpoint_interval_seconds=0.05, checkpoint_batch=10, reconnect_delay_max_seconds=0.05)

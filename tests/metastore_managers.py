@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from delivery.metastore.managers.changes import SaveState
 from delivery.metastore.managers.records import OwnerInfo, PersistenceInfo, SealedRange, SubscriptionState
-from delivery.metastore.managers.states import SaveState
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.versions import Version
 

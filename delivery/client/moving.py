@@ -10,7 +10,7 @@ import msgspec
 
 from delivery.errors import HootError, SnapshotExists, SubscriptionBusy, SubscriptionExists
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.states import MoveState
+from delivery.metastore.managers.changes import MoveState
 from delivery.metastore.records import QueueRecord, SubscriptionRecord
 
 

@@ -27,7 +27,7 @@ from delivery import hop, logs
 from delivery.config import HostConfig
 from delivery.dispatch.progress import CheckpointKey, Due, Place, Progress
 from delivery.errors import BadVersion, Fenced, HootError, MetadataUnavailable, UnknownSubscription
-from delivery.metastore.managers.states import SaveState, Taken
+from delivery.metastore.managers.changes import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
 log = logs.logger(__name__)

@@ -26,6 +26,7 @@ import trio
 
 from delivery.dispatch.link import Link
 from delivery.dispatch.members import Seat
+from delivery.dispatch.runs import Runs
 from delivery.dispatch.scanner import Judge
 from delivery.dispatch.shares import Lane, Shares
 from delivery.dispatch.slotting import InSlots, SlotColumns
@@ -95,12 +96,12 @@ class Crew:
 
     def __init__(
         self, stream: Stream, begin: Begin, shares: Shares, *, wanted: Filter | None, make: Make,
-        ledger: SharedLedger, first_run: Callable[[], int],
+        ledger: SharedLedger, runs: Runs,
     ) -> None:  # fmt: skip
-        """`begin` says what all lanes have in common; `first_run` gives a number above those of all earlier runs."""
+        """`begin` says what all lanes have in common."""
         self.stream = stream
         self._begin, self._shares, self._wanted, self._make, self._ledger = begin, shares, wanted, make, ledger
-        self._first_run, self._last_run = first_run, 0
+        self._runs = runs
         self._columns = SlotColumns()
         self._seats: Mapping[str, Seat] = {}
         self.served: dict[str, Served] = {}
@@ -213,7 +214,7 @@ class Crew:
         ledger = _LaneLedger(self._shares, lane, self._ledger)
         reached = [(part.slots, part.position) for part in lane.parts]
         begin = msgspec.structs.replace(
-            self._begin, position=lane.position, first_run=self._next_run(), failing=lane.failing, parked=lane.parked,
+            self._begin, position=lane.position, first_run=self._runs.first(), failing=lane.failing, parked=lane.parked,
             lanes=len(self._seats),
         )  # fmt: skip
         wanted = InSlots(reached, self._columns, self._wanted)
@@ -222,7 +223,7 @@ class Crew:
             await worker.run(one.seat.link)
         finally:
             one.worker = None
-            self._last_run = max(self._last_run, worker.parts.window.run + 1)  # of the empty push that recalls it
+            self._runs.ended(worker.last_run)
             self._shares.end(lane)
         return not worker.draining
 
@@ -230,10 +231,6 @@ class Crew:
         """With a move for each set of slots: what a listener knows to have handled, it knows of one set alone."""
         named = google_crc32c.value(repr(as_ranges(lane.slots)).encode())
         return msgspec.structs.replace(self.stream, moves=self.stream.moves << 32 | named)
-
-    def _next_run(self) -> int:
-        self._last_run = max(self._last_run + 1, self._first_run())
-        return self._last_run
 
     async def _settle(self, link: Link) -> None:
         """Return when a listener has ended everything that it was sent. Raises Fenced when it knows a newer owner.
@@ -254,7 +251,7 @@ class Crew:
             answered.set()
 
         try:
-            target.push(self.stream, self._next_run(), self.position, b"", on_answer, More(parked=()))
+            target.push(self.stream, self._runs.first(), self.position, b"", on_answer, More(parked=()))
         except HootError:
             return False
         await answered.wait()

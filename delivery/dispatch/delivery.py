@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,6 +23,7 @@ from delivery.dispatch.members import Members, Way
 from delivery.dispatch.plan import Attached
 from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.pulse import Counters
+from delivery.dispatch.runs import Runs
 from delivery.dispatch.scanner import Judge, Source
 from delivery.dispatch.shares import Shares
 from delivery.dispatch.taking import StateTaker
@@ -32,7 +32,7 @@ from delivery.dispatch.worker import Begin, Ledger, SubscriptionWorker
 from delivery.errors import HootError, NotOwner
 from delivery.filters import filter_of
 from delivery.metastore.flow import seconds_paused
-from delivery.metastore.managers.states import Taken, TakeState
+from delivery.metastore.managers.changes import Taken, TakeState
 from delivery.metastore.records import ListenerRecord
 
 log = logs.logger(__name__)
@@ -41,20 +41,6 @@ T = TypeVar("T")
 
 _PAUSE_SECONDS = 1.0
 """Before another attempt after one that failed, such as a partition that could not be opened, or was lost."""
-
-
-_last_first_run = 0
-
-
-def _first_run() -> int:
-    """The first run of a new worker: above all runs of earlier ones, also when the clock steps back.
-
-    By the clock, because a host that was started again may not know the runs of the one before it; a worker would have
-    to fail a thousand times a second to catch up with its successor.
-    """
-    global _last_first_run  # noqa: PLW0603 - one sequence for all deliveries of the process
-    _last_first_run = max(_last_first_run + 1, time.time_ns() // 1_000_000)
-    return _last_first_run
 
 
 class Owned(Protocol):
@@ -95,6 +81,7 @@ class Tools(msgspec.Struct, frozen=True):
     """To listeners."""
     transactions: Transactions | None = None
     """None where there are none: all that is published is committed then."""
+    runs: Runs = msgspec.field(default_factory=Runs)
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -255,6 +242,8 @@ class Delivery:
             with owned.reading(move_on, worker.abandon):
                 await serve()
         finally:
+            if isinstance(worker, SubscriptionWorker):
+                self._tools.runs.ended(worker.last_run)
             del self.workers[partition], self.serving[partition]
             self._share_limits()
         return moved_on
@@ -277,7 +266,7 @@ class Delivery:
         saved = [msgspec.structs.replace(one, position=min(one.position, limit)) for one in taken.value.shares]
         shares = Shares(saved, begin.position, begin.parked)
         ledger = KeptShares(progress, self._tools.keeper)
-        crew = Crew(stream, begin, shares, wanted=self._wanted, make=make, ledger=ledger, first_run=_first_run)
+        crew = Crew(stream, begin, shares, wanted=self._wanted, make=make, ledger=ledger, runs=self._tools.runs)
         crew.change(self._members.seats)
         return crew, crew.run
 
@@ -305,8 +294,8 @@ class Delivery:
         newest = record.newest.get(key.partition, 0) if state.moves <= record.moves else 0
         transactions = self._tools.transactions if record.isolation == "committed" else None
         return Begin(
-            position, _first_run(), record.retry, state.failing, state.parked, record.replay, newest, record.bound,
-            self.gate, transactions=transactions,
+            position, self._tools.runs.first(), record.retry, state.failing, state.parked, record.replay, newest,
+            record.bound, self.gate, transactions=transactions,
         )  # fmt: skip
 
     def _position(self, key: CheckpointKey, taken: Taken, watermark: int) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from delivery.metastore.managers.changes import SaveState, Taken
 from delivery.metastore.managers.records import Attempts, ParkedKey, Share, SubscriptionState
-from delivery.metastore.managers.states import SaveState, Taken
 from delivery.metastore.tables.versions import Version
 
 Place = tuple[str, int]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delivery.cluster.rounds import Rounds
 from delivery.errors import Fenced, HootError
-from delivery.metastore.managers.states import Taken, TakeState
+from delivery.metastore.managers.changes import Taken, TakeState
 
 
 class States(Protocol):

@@ -144,6 +144,11 @@ class SubscriptionWorker:
         self._draining = False
         self._ending = Ending.BROKEN
 
+    @property
+    def last_run(self) -> int:
+        """No push of it had a higher number; one above that of its run is for the empty push that recalls it."""
+        return self._window.run + 1
+
     def __repr__(self) -> str:
         return f"<SubscriptionWorker {self.stream.subscription} {self.stream.queue}/{self.stream.partition}>"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from delivery.errors import BadVersion, Fenced, HootError
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
-from delivery.metastore.managers.states import SaveState, Taken
+from delivery.metastore.managers.changes import SaveState, Taken
 from delivery.metastore.subscriptions import Subscriptions
 
 

@@ -16,8 +16,8 @@ import msgspec
 
 from delivery.errors import BadVersion, HootError, SubscriptionBusy, UnknownPartition
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
+from delivery.metastore.managers.changes import MoveState
 from delivery.metastore.managers.snapshots import SavedPosition
-from delivery.metastore.managers.states import MoveState
 from delivery.metastore.subscriptions import Subscriptions
 
 

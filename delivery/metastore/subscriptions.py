@@ -24,8 +24,8 @@ from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.awaited import Awaited, awaited
 from delivery.metastore.groups import assign
 from delivery.metastore.listeners import Listeners
+from delivery.metastore.managers.changes import SaveState, Taken, TakeState
 from delivery.metastore.managers.records import SubscriptionState
-from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.managers.subscriptions import PlaceWatcher
 from delivery.metastore.ops import InDoubt, NotEmpty
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord, differing_options

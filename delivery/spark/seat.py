@@ -20,8 +20,8 @@ from delivery.errors import BadVersion, Fenced, HootError, SubscriptionBusy, Sub
 from delivery.metastore.access import ATTEMPTS, crowded, give_way
 from delivery.metastore.catalog import Catalog
 from delivery.metastore.flow import lasting
+from delivery.metastore.managers.changes import SaveState, Taken, TakeState
 from delivery.metastore.managers.records import SubscriptionState
-from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, QueueRecord, SubscriptionRecord
 from delivery.metastore.request import new_record, rebased
 from delivery.metastore.tables.versions import Versioned

@@ -18,7 +18,8 @@ from delivery.errors import (
     UnknownQueue,
     UnknownSubscription,
 )
-from delivery.metastore.managers.states import MoveState, SubscriptionStates, Taken
+from delivery.metastore.managers.changes import MoveState, Taken
+from delivery.metastore.managers.states import SubscriptionStates
 from subscriber import Event, Message
 from tests.applications import Handler, World, made_queue, numbered, run
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from delivery.errors import BadVersion, CorruptRecord, UnknownPartition, UnknownSubscription
+from delivery.metastore.managers.changes import MoveState
 from delivery.metastore.managers.records import Attempts, ParkedKey
-from delivery.metastore.managers.states import MoveState
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery.errors import CorruptRecord, InvalidRequest, SnapshotExists, UnknownSnapshot
+from delivery.metastore.managers.changes import MoveState
 from delivery.metastore.managers.records import ParkedKey
 from delivery.metastore.managers.snapshots import (
     SNAPSHOTS_MAX,
@@ -12,7 +13,6 @@ from delivery.metastore.managers.snapshots import (
     Snapshot,
     SubscriptionSnapshots,
 )
-from delivery.metastore.managers.states import MoveState
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value

@@ -19,9 +19,9 @@ from delivery.errors import (
     UnknownSubscription,
 )
 from delivery.ids import ID_MAX
+from delivery.metastore.managers.changes import SaveState, Taken, TakeState
 from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.records import OwnerInfo
-from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.managers.subscriptions import DamagedPreferences, SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value

@@ -6,7 +6,7 @@ import pytest
 
 from delivery.errors import BadVersion, UnknownSubscription
 from delivery.metastore.managers import subscriptions as managers_subscriptions
-from delivery.metastore.managers.states import SaveState
+from delivery.metastore.managers.changes import SaveState
 from delivery.metastore.managers.subscriptions import DamagedPreferences, SubscriptionDataManager
 from delivery.metastore.tables.base import MetaStore
 from delivery.metastore.tables.values import Value

@@ -52,7 +52,6 @@ class Machine:
         self.on_resume: list[Call] = []
         self._held: deque[Call] = deque()
         self._strands: dict[_Strand, None] = {}
-        self._runs = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -106,11 +105,6 @@ class Machine:
     def wall_ms(self) -> int:
         """Milliseconds since 1970 by this machine's clock."""
         return EPOCH_MS + int(self.kernel.now * 1000) + self.clock_off_ms
-
-    def first_run(self) -> int:
-        """See delivery.dispatch.delivery._first_run; one sequence for this process alone."""
-        self._runs = max(self._runs + 1, self.wall_ms())
-        return self._runs
 
     def start_strand(self, work: Callable[[], T], done: Callable[[outcome.Outcome[T]], None]) -> None:
         """Run blocking `work` from the next moment on; `done` gets its result or error."""

@@ -18,7 +18,7 @@ from delivery import wall
 from delivery.client import sender
 from delivery.cluster.hosts import membership, peers
 from delivery.cluster.sharing import placing
-from delivery.dispatch import delivery, retrier
+from delivery.dispatch import retrier
 from delivery.metastore import access
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables import zookeeper as tables
@@ -71,7 +71,6 @@ def simulated(seed: int, kernel: Kernel) -> Iterator[None]:
         (access, "time", SimpleNamespace(sleep=spend)),
         (wall, "ms", lambda: here.get().wall_ms()),
         (retrier, "wall_ms", lambda: here.get().wall_ms()),
-        (delivery, "_first_run", lambda: here.get().first_run()),
         (sender, "Link", SimulatedLink),
         (sender, "ANSWER_SECONDS", ANSWER_SECONDS),
         (sender, "SILENT_SECONDS", SILENT_SECONDS),

@@ -11,8 +11,9 @@ import msgspec
 from delivery.client.positions import Move, Positions
 from delivery.dispatch.pacing import ReplaySource
 from delivery.ids import ID_MAX
+from delivery.metastore.managers.changes import MoveState
 from delivery.metastore.managers.snapshots import SavedPosition
-from delivery.metastore.managers.states import MoveState, SubscriptionStates
+from delivery.metastore.managers.states import SubscriptionStates
 from delivery.metastore.tables.versions import Version
 from subscriber.inbox import PartitionInbox
 

@@ -14,6 +14,7 @@ from delivery import hop
 from delivery.batch import open_batch
 from delivery.dispatch.crew import Crew
 from delivery.dispatch.members import Seat
+from delivery.dispatch.runs import Runs
 from delivery.dispatch.scanner import Judge
 from delivery.dispatch.shares import Shares
 from delivery.dispatch.target import Answer, More, Stream
@@ -189,7 +190,7 @@ class Stage:
         stream = msgspec.structs.replace(STREAM, epoch=STREAM.epoch + self.epoch)
         self.crew = Crew(
             stream, Begin(position, 1, self.policy), Shares(shares, position, parked), wanted=None, make=self._worker,
-            ledger=self.ledger, first_run=lambda: 1,
+            ledger=self.ledger, runs=Runs(),
         )  # fmt: skip
         self._owner = trio.CancelScope()
         self._nursery.start_soon(self._own, self.crew, self._owner)

@@ -22,8 +22,8 @@ from delivery.dispatch.progress import CheckpointKey, Progress
 from delivery.dispatch.taking import StateTaker
 from delivery.errors import Fenced, HootError
 from delivery.metastore.flow import Flow
+from delivery.metastore.managers.changes import SaveState, Taken, TakeState
 from delivery.metastore.managers.records import Share, SubscriptionState
-from delivery.metastore.managers.states import SaveState, Taken, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.rpc.connection import Connection

@@ -11,9 +11,10 @@ from hypothesis import given, strategies as st
 
 from delivery.errors import BadVersion, CorruptRecord, HootError, MetadataUnavailable, Throttled
 from delivery.metastore.errors import NoKey
+from delivery.metastore.managers.changes import SaveState
 from delivery.metastore.managers.ownership import TopicOwnershipManager
 from delivery.metastore.managers.records import OwnerInfo, SubscriptionState
-from delivery.metastore.managers.states import SaveState, SubscriptionStates
+from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.ops import InDoubt
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables import base, pages, watching
@@ -113,7 +114,7 @@ def test_an_owner_whose_answer_got_lost_finds_out_that_it_is_the_owner(
 
 
 def test_a_save_whose_answer_got_lost_is_settled_by_saving_it_again(zk: FakeZNodes, store: ZooKeeperMetaStore) -> None:
-    states = SubscriptionStates(store)
+    states = SubscriptionDataManager(store)
     record = SubscriptionRecord(
         name="s", queue="q", generation="g", created_ms=5, starts={0: 1}, all_partitions=True, topics=()
     )

@@ -12,19 +12,20 @@ owner may not have heard yet that its own one was deleted and made again, and mo
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from delivery.errors import BadVersion, CorruptRecord, Fenced, HootError, UnknownPartition, UnknownSubscription
+from delivery.errors import BadVersion, CorruptRecord, HootError, UnknownSubscription
 from delivery.metastore.errors import KeyExists, NoKey
+from delivery.metastore.managers.changes import MoveState, SaveState, Taken, TakeState, fenced
 from delivery.metastore.managers.queues import remove_all
 from delivery.metastore.managers.records import (
     AFTER,
     SEPARATOR,
     Codec,
-    ParkedKey,
     SubscriptionState,
     check_state,
     state_key,
@@ -42,80 +43,8 @@ ATTEMPTS: Final = 100
 _ENTRIES: Final = 500
 _CODEC = Codec("state", SubscriptionState, check_state, TABLE)
 
-Taken = Versioned[SubscriptionState]
-"""What an owner needs to go on: the position, and the version to save the next one with."""
 
-
-class TakeState(msgspec.Struct, frozen=True):
-    """A subscription's state in a partition, to be taken over under an epoch."""
-
-    preferences: SubscriptionRecord
-    partition: int
-    epoch: int
-
-    def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
-        """The state that the new owner writes over what was found."""
-        wanted = self.preferences
-        if isinstance(found, CorruptRecord):
-            return found
-        if self.partition not in wanted.starts:
-            return _not_read(wanted, self.partition)
-        if found is not None and found.value.generation == wanted.generation and found.value.epoch > self.epoch:
-            return _fenced(wanted.queue, self.partition)
-        if found is not None and found.value.is_of(wanted):
-            state = found.value if wanted.kind == "key_shared" else found.value.without_shares()
-            return msgspec.structs.replace(state, epoch=self.epoch)
-        return SubscriptionState(wanted.starts[self.partition], self.epoch, wanted.generation, wanted.created_ms)
-
-
-class MoveState(msgspec.Struct, frozen=True):
-    """A position to be moved by hand, whoever owns the partition."""
-
-    preferences: SubscriptionRecord
-    partition: int
-    position: int
-    moves: int
-    """Higher than that of the state now: by its number, a subscriber tells a move from what it has handled."""
-    parked: tuple[ParkedKey, ...] = ()
-    """Of the messages up to the position, as a snapshot kept them."""
-    anyhow: bool = False
-    """Whatever number the state has, as a copy that nobody has been delivered yet is put right."""
-
-    def next(self, found: Taken | CorruptRecord | None) -> SubscriptionState | HootError:
-        """The state to write over what was found: the owner keeps it, but not under the version that it knows.
-
-        Nothing has failed in it, and what was parked is so no more: what lies behind the new position comes again as
-        all does.
-        """
-        wanted = self.preferences
-        if isinstance(found, CorruptRecord):
-            return found
-        if self.partition not in wanted.starts:
-            return _not_read(wanted, self.partition)
-        before = found.value if found is not None and found.value.is_of(wanted) else None
-        if before is not None and before.moves >= self.moves and not self.anyhow:
-            return BadVersion(f"partition {self.partition} was moved by somebody else, under the number {before.moves}")
-        return SubscriptionState(
-            self.position,
-            0 if before is None else before.epoch,
-            wanted.generation,
-            wanted.created_ms,
-            self.moves,
-            parked=self.parked,
-        )
-
-
-class SaveState(msgspec.Struct, frozen=True):
-    """A state to save, with the version that the last `take_state` or `save_state` gave."""
-
-    queue: str
-    name: str
-    partition: int
-    state: SubscriptionState
-    version: Version
-
-
-class SubscriptionStates:
+class SubscriptionStates(ABC):
     """The states of subscriptions. Blocking and thread-safe; of a subscription in a partition, one saves at a time."""
 
     def __init__(self, store: MetaStore) -> None:
@@ -264,9 +193,9 @@ class SubscriptionStates:
         there = self._are_there([preferences for _, preferences in doubtful]) if doubtful else []
         return {at for (at, _), is_there in zip(doubtful, there, strict=True) if not is_there}
 
+    @abstractmethod
     def _are_there(self, subscriptions: Sequence[SubscriptionRecord]) -> list[bool]:
         """Which of them were neither deleted nor replaced by another one of the name."""
-        raise NotImplementedError
 
     def _read(self, keys: Sequence[str]) -> list[Taken | CorruptRecord | None]:
         found = zip(keys, self._table.get_many(keys), strict=True)
@@ -275,10 +204,6 @@ class SubscriptionStates:
     def _cursor(self, queue: str, name: str) -> MetastoreCursor:
         prefix = subscription_key(queue, name)
         return self._table.open_cursor(prefix + SEPARATOR, True, prefix + AFTER, False)
-
-
-def _not_read(preferences: SubscriptionRecord, partition: int) -> UnknownPartition:
-    return UnknownPartition(f"subscription {preferences.name!r} does not read partition {partition}")
 
 
 def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Version | HootError:
@@ -291,7 +216,7 @@ def _why_not_saved(save: SaveState, found: Taken | CorruptRecord | None) -> Vers
     if found.value == ours:
         return found.version  # an earlier try was done after all: no other owner writes this epoch
     if found.value.epoch > ours.epoch:
-        return _fenced(save.queue, save.partition)
+        return fenced(save.queue, save.partition)
     return BadVersion(
         f"the state of {save.name!r} in partition {save.partition} of {save.queue!r} was changed by another"
     )
@@ -318,10 +243,6 @@ def _removal(item: MetastoreTableItem, of: SubscriptionRecord | None) -> Remove 
 
 def _deleted(queue: str, name: str) -> UnknownSubscription:
     return UnknownSubscription(f"subscription {name!r} of queue {queue!r} was deleted")
-
-
-def _fenced(queue: str, partition: int) -> Fenced:
-    return Fenced(f"partition {partition} of queue {queue!r} has another owner now")
 
 
 def _taken(outcome: Taken | HootError) -> Taken:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.changes import TakeState
 from delivery.metastore.managers.records import OwnerInfo
-from delivery.metastore.managers.states import TakeState
 from delivery.metastore.zookeeper import ZooKeeperClient
 from tests.integration.cli.running import HOOT, SECONDS, Child, Hoot, environment
 from tests.integration.embedded import ROOT

@@ -24,8 +24,8 @@ from delivery.errors import (
 )
 from delivery.local import HostProcess
 from delivery.metastore.catalog import open_catalog
+from delivery.metastore.managers.changes import SaveState, TakeState
 from delivery.metastore.managers.queues import QueueManager
-from delivery.metastore.managers.states import SaveState, TakeState
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient

@@ -18,9 +18,9 @@ from delivery.errors import (
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog, open_catalog
 from delivery.metastore.managers import layout
+from delivery.metastore.managers.changes import TakeState
 from delivery.metastore.managers.queues import QueueManager
 from delivery.metastore.managers.records import PersistenceInfo, SealedRange, SubscriptionState
-from delivery.metastore.managers.states import TakeState
 from delivery.metastore.managers.subscriptions import SubscriptionDataManager
 from delivery.metastore.partitions import NEVER_OWNED
 from delivery.metastore.tables.versions import Version

@@ -8,8 +8,8 @@ import pytest
 
 from delivery.errors import Fenced, HootError, MetadataUnavailable, UnknownSubscription
 from delivery.metastore.catalog import Catalog, open_catalog
+from delivery.metastore.managers.changes import SaveState, TakeState
 from delivery.metastore.managers.records import SubscriptionState
-from delivery.metastore.managers.states import SaveState, TakeState
 from delivery.metastore.records import SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient

@@ -21,8 +21,8 @@ from delivery.errors import (
 )
 from delivery.metastore import records
 from delivery.metastore.catalog import Catalog
+from delivery.metastore.managers.changes import SaveState, TakeState
 from delivery.metastore.managers.records import ParkedKey
-from delivery.metastore.managers.states import SaveState, TakeState
 from delivery.metastore.records import ListenerRecord, SubscriptionRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.metastore.zookeeper import ZooKeeperClient

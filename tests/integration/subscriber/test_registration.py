@@ -25,7 +25,7 @@ from delivery.errors import (
 )
 from delivery.ids import MessageId, first_id_at
 from delivery.metastore.catalog import Catalog
-from delivery.metastore.managers.states import SaveState, TakeState
+from delivery.metastore.managers.changes import SaveState, TakeState
 from delivery.metastore.records import HostRecord
 from delivery.metastore.tables.versions import Version, Versioned
 from delivery.rpc.protocol import Call, load_idl
