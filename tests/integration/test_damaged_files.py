@@ -146,7 +146,10 @@ def test_a_truncated_segment_stops_its_partition_loudly_until_it_is_whole_and_no
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, which: Callable[[list[Path]], Path]
 ) -> None:
     with site(zookeeper, tmp_path) as found:
-        before = found.publish(0, 1, size=1000)
+        rounds = [
+            found.publish(0, 1, size=1000) for _ in range(3)
+        ]  # a segment each at least, whatever is stored at once
+        before = {number: [each for one in rounds for each in one[number]] for number in (0, 1)}
         found.hears(before)
         found.saved()
         found.running.host.kill()
