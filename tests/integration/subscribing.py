@@ -156,6 +156,11 @@ class Stage:
     def __init__(self, subscriber: AsyncSubscriber, subscription: Subscription, owner: Owner) -> None:
         self.subscriber, self.subscription, self.owner = subscriber, subscription, owner
         self.events: list[Event] = []
+        """Without "attached", of which it may be told before or after it asks for events."""
+
+    def note(self, event: Event) -> None:
+        if event.kind != "attached":
+            self.events.append(event)
 
 
 class Theatre:
@@ -174,7 +179,7 @@ class Theatre:
             (subscription.batch_listener if batches else subscription.listener)(one)  # type: ignore[type-var]
         async with subscriber, owner_of(attached(self.catalog)) as owner:
             stage = Stage(subscriber, subscription, owner)
-            subscriber.on_event(stage.events.append)
+            subscriber.on_event(stage.note)
             yield stage
 
 
