@@ -13,7 +13,8 @@ from delivery.metastore.managers.queues import QueueManager
 from delivery.metastore.records import ListenerRecord
 from delivery.model import QueueSettings
 from delivery.testing import Engine
-from subscriber import Message, Subscriber
+from subscriber import Subscriber
+from tests.unit.test_registering_at_once import subscribed
 
 
 @pytest.fixture
@@ -25,12 +26,8 @@ def hoot() -> Iterator[Engine]:
         yield engine
 
 
-def subscribed(hoot: Engine, got: list[bytes], **options: Any) -> Subscriber:
-    def take(message: Message) -> None:
-        got.append(message.body)
-
-    subscriber = hoot.subscriber("mail")
-    subscriber.subscribe("orders", start="earliest", listener=take, **options)
+def started(hoot: Engine, got: list[bytes], **options: Any) -> Subscriber:
+    subscriber = subscribed(hoot, got, **options)
     subscriber.start()
     hoot.settle()
     hoot.advance(5)
@@ -59,20 +56,20 @@ def test_what_was_handled_for_the_former_one_is_not_acknowledged_to_the_new_one(
     hoot: Engine, partitions: list[int] | None
 ) -> None:
     got: list[bytes] = []
-    subscriber = subscribed(hoot, got, partitions=partitions)
+    subscriber = started(hoot, got, partitions=partitions)
     assert got == [b"m0", b"m1", b"m2"]
     made_again(hoot)
     hoot.settle()
     hoot.advance(60)
     assert (is_over(hoot, subscriber), positions(hoot)) == (True, [0, 0])
-    subscribed(hoot, got)
+    started(hoot, got)
     assert got == [b"m0", b"m1", b"m2"] * 2
 
 
 def test_nor_when_it_is_made_again_while_its_subscriber_takes_its_place_again(
     hoot: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subscriber = subscribed(hoot, [])
+    subscriber = started(hoot, [])
     attach, left = Catalog.attach, [made_again]
 
     def late(self: Catalog, *place: Any, **options: Any) -> None:
@@ -107,7 +104,7 @@ def test_who_subscribes_while_the_queue_ends_is_told_and_leaves_nothing(
 
     def late(*args: Any) -> object:
         if not subscribers:
-            subscribers.append(subscribed(hoot, []))
+            subscribers.append(started(hoot, []))
         return ending(*args)
 
     monkeypatch.setattr(QueueManager, last, late)
@@ -122,7 +119,7 @@ def test_who_subscribes_while_the_queue_ends_is_told_and_leaves_nothing(
 
 
 def test_nobody_attaches_to_what_is_left_of_an_earlier_queue(hoot: Engine) -> None:
-    subscribed(hoot, []).stop()
+    started(hoot, []).stop()
     catalog = hoot.catalog_of(hoot.session())
     left = catalog.subscription("orders", "mail")
     assert left is not None

@@ -80,6 +80,13 @@ class Scene:
     def bodies(self) -> list[bytes]:
         return bodies_of(self.store)
 
+    def put_two_lives(self, settings: QueueSettings) -> None:
+        """Two messages with an hour to live, and behind them one that was stored with these settings."""
+        self.trim(AN_HOUR)
+        self.put(b"a1", b"a2")
+        self.trim(settings)
+        self.put(b"b")
+
 
 @pytest.fixture(params=["rows", "batches"])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
@@ -94,10 +101,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("settings", LONGER.values(), ids=LONGER)
 def test_what_hbase_has_removed_is_passed_over_whatever_the_ttl_is_now(scene: Scene, settings: QueueSettings) -> None:
-    scene.trim(AN_HOUR)
-    scene.put(b"a1", b"a2")
-    scene.trim(settings)
-    scene.put(b"b")
+    scene.put_two_lives(settings)
     scene.later(2 * HOUR + MINUTE)
     scene.trim(settings)
     assert scene.bodies == [b"b"]
@@ -108,10 +112,7 @@ def test_what_hbase_has_removed_is_passed_over_whatever_the_ttl_is_now(scene: Sc
 
 @pytest.mark.parametrize("settings", LONGER.values(), ids=LONGER)
 def test_who_takes_the_partition_afterwards_passes_over_it_too(scene: Scene, settings: QueueSettings) -> None:
-    scene.trim(AN_HOUR)
-    scene.put(b"a1", b"a2")
-    scene.trim(settings)
-    scene.put(b"b")
+    scene.put_two_lives(settings)
     scene.store.close()
     scene.later(2 * HOUR + MINUTE)
     scene.open(settings)
